@@ -1,0 +1,1 @@
+"""The course's machinery: exercises, judge and browser front end."""

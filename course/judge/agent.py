@@ -1,0 +1,186 @@
+"""Runs beside the learner's code: holds its objects and makes the calls that the checks ask for.
+
+One request in, one reply out, both JSON data (`wire`). The agent knows nothing about what is right.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+from course.judge import graft, wire
+
+OUTPUT_LIMIT = 20_000
+MODULE_FILE = "practice/{module}.py"
+
+
+class Output(io.TextIOBase):
+    """Takes the place of stdout and stderr: sends text on in batches, and stops at a stated limit."""
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        self._send = send
+        self._pending: list[str] = []
+        self._pending_size = 0
+        self._room = OUTPUT_LIMIT
+        self._sent_at = time.monotonic()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if self._room > 0:
+            kept = text[: self._room]
+            self._room -= len(kept)
+            if self._room == 0:
+                kept += f"\n(output cut at {OUTPUT_LIMIT} characters)\n"
+            self._pending.append(kept)
+            self._pending_size += len(kept)
+            if self._pending_size > 4096 or time.monotonic() - self._sent_at > 0.1:
+                self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        if self._pending:
+            text = "".join(self._pending)
+            self._pending, self._pending_size = [], 0
+            self._send(text)
+        self._sent_at = time.monotonic()
+
+
+class Agent:
+    """Holds one learner's module and the objects made from it.
+
+    Requests: `{"do": "load", "exercise", "module", "symbols", "uses", "source"}`, then
+    `{"do": "call", "on", "name", "args", "kwargs", "observe"}` and `{"do": "get", "on", "name", "observe"}`; `on` is an
+    object's number, or None for the module. `observe` lists requests whose values come back beside the reply's own;
+    `{"do": "look", "observe"}` only looks.
+    Replies: `{"value", "observed"}` or `{"raised": {...}, "observed"}`.
+    """
+
+    def __init__(self, send_output: Callable[[str], None]) -> None:
+        self._output = Output(send_output)
+        self._objects: dict[int, object] = {}
+        self._numbers: dict[int, int] = {}
+        self._namespace: dict[str, Any] = {}
+        self._classes: set[type] = set()
+        self._builtins = dict(vars(builtins))
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        saved = sys.stdin, sys.stdout, sys.stderr
+        sys.stdin, sys.stdout, sys.stderr = io.StringIO(), self._output, self._output
+        try:
+            reply: dict[str, Any] = {"value": self._act(request)}
+        except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
+            reply = {"raised": _describe_error(error)}
+        finally:
+            changed = self._restore_builtins()
+            sys.stdin, sys.stdout, sys.stderr = saved
+        if changed:
+            reply = {"rebound": changed}
+        else:
+            reply["observed"] = [self._observe(each) for each in request["observe"]]
+        self._output.flush()
+        return reply
+
+    def _act(self, request: dict[str, Any]) -> Any:
+        if request["do"] == "look":
+            return None
+        return self._load(request) if request["do"] == "load" else self._do(request)
+
+    def _load(self, request: dict[str, Any]) -> None:
+        name = request["module"]
+        filename = MODULE_FILE.format(module=name)
+        module = graft.load_source(request["source"], filename, f"practice.{name}")
+        reference = graft.reference_module(name)
+        graft.graft(module, reference, request["symbols"])
+        self._namespace = {}
+        for used in request["uses"]:
+            self._namespace.update(_public(graft.reference_module(used)))
+        self._namespace.update(_public(module))
+        self._classes = {value for value in self._namespace.values() if isinstance(value, type)}
+
+    def _do(self, request: dict[str, Any]) -> Any:
+        """Make one call, or read one attribute."""
+        if request["on"] is None:
+            target = self._namespace[request["name"]]
+        else:
+            target = getattr(self._objects[request["on"]], request["name"])
+        if request["do"] == "call":
+            args = [wire.decode(arg, self._resolve) for arg in request["args"]]
+            kwargs = {name: wire.decode(arg, self._resolve) for name, arg in request["kwargs"].items()}
+            target = target(*args, **kwargs)
+        return wire.encode(target, self._reference)
+
+    def _observe(self, request: dict[str, Any]) -> Any:
+        try:
+            return self._do(request)
+        except BaseException:
+            return None
+
+    def _resolve(self, data: dict[str, Any]) -> object:
+        return self._objects[data["o"]]
+
+    def _reference(self, value: object) -> dict[str, Any] | None:
+        if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+            return {"x": f"the method {value.__name__}"}
+        names = [cls.__name__ for cls in type(value).__mro__ if cls in self._classes]
+        if not names:
+            return None
+        if id(value) not in self._numbers:
+            number = len(self._objects)
+            self._numbers[id(value)] = number
+            self._objects[number] = value
+        return {"o": self._numbers[id(value)], "class": names[0]}
+
+    def _restore_builtins(self) -> str | None:
+        now, before = vars(builtins), self._builtins
+        # Identity, not equality: a learner's `__eq__` has no say here.
+        changed = [name for name in before if now.get(name) is not before[name]]
+        if not changed and len(now) == len(before):
+            return None
+        added = [name for name in now if name not in before]
+        now.clear()
+        now.update(before)
+        return (changed or added)[0]
+
+
+def _public(module: types.ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
+
+
+def _describe_error(error: BaseException) -> dict[str, Any]:
+    """Return what the checks may know about an exception; `text` is the interpreter's wording."""
+    import traceback
+
+    frames = []
+    step = error.__traceback__
+    while step is not None:
+        filename = step.tb_frame.f_code.co_filename
+        if not filename.startswith("<frozen") and "course/judge/" not in filename.replace("\\", "/"):
+            frames.append(step)
+        step = step.tb_next
+    shown = traceback.TracebackException(type(error), error, frames[0] if frames else None, limit=-6, compact=True)
+    return {
+        "type": type(error).__name__,
+        "bases": [cls.__name__ for cls in type(error).__mro__],
+        "message": _text(error),
+        "text": "".join(shown.format()).rstrip(),
+        # A call whose arguments did not fit has no frame of its own.
+        "entered": bool(frames),
+        "line": error.lineno if isinstance(error, SyntaxError) else None,
+        "missing": error.args[0] if isinstance(error, graft.Missing) else None,
+    }
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:2000]
+    except BaseException:
+        return ""

@@ -1,0 +1,115 @@
+"""An exercise's definition, read from its folder `course/exercises/<id>/`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import tomllib
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "course" / "exercises"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise, and the function that holds an answer to it."""
+
+    name: str
+    promise: str
+    why: str | None
+    run: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What an exercise asks for. `id` is its name for ever; `order` is its place in the course."""
+
+    id: str
+    title: str
+    chapter: int
+    order: int
+    difficulty: str
+    module: str
+    symbols: tuple[str, ...]
+    uses: tuple[str, ...]
+    needs: str
+    time_limit: float
+    hints: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return FOLDER / self.id
+
+    @property
+    def file(self) -> str:
+        """The learner's file, as a path from the repository's root."""
+        return f"practice/{self.module}.py"
+
+    @property
+    def task(self) -> str:
+        """The task, in Markdown."""
+        return (self.folder / "task.md").read_text("utf-8").strip()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks, in the order in which they run."""
+        return _load_checks(self.id)
+
+    @property
+    def promises(self) -> list[tuple[str, str]]:
+        return [(check.name, check.promise) for check in self.checks]
+
+
+@functools.cache
+def load_exercises() -> tuple[Exercise, ...]:
+    """Return every exercise, in course order."""
+    found = [_load(path) for path in FOLDER.glob("*/exercise.toml")]
+    return tuple(sorted(found, key=lambda exercise: (exercise.chapter, exercise.order)))
+
+
+def find_exercise(exercise_id: str) -> Exercise:
+    """Return one exercise; `KeyError` when there is none of that id."""
+    return {exercise.id: exercise for exercise in load_exercises()}[exercise_id]
+
+
+def _load(path: Path) -> Exercise:
+    data = tomllib.loads(path.read_text("utf-8"))
+    return Exercise(
+        id=path.parent.name,
+        title=data["title"],
+        chapter=data["chapter"],
+        order=data["order"],
+        difficulty=data["difficulty"],
+        module=data["module"],
+        symbols=tuple(data["symbols"]),
+        uses=tuple(data.get("uses", ())),
+        needs=data["needs"],
+        time_limit=float(data["time_limit"]),
+        hints=tuple(hint.strip() for hint in data["hints"]),
+    )
+
+
+@functools.cache
+def _load_checks(exercise_id: str) -> tuple[Check, ...]:
+    path = FOLDER / exercise_id / "checks.py"
+    spec = importlib.util.spec_from_file_location(f"course.exercises.{exercise_id}.checks", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return tuple(
+        _check(name, function)
+        for name, function in vars(module).items()
+        if isinstance(function, types.FunctionType) and function.__module__ == module.__name__ and name[0] != "_"
+    )
+
+
+def _check(name: str, function: types.FunctionType) -> Check:
+    """Make a check of a function: its docstring's first paragraph is the promise, the rest is why it matters."""
+    promise, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+    return Check(name, " ".join(promise.split()), " ".join(why.split()) or None, function)

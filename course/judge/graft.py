@@ -1,0 +1,96 @@
+"""Puts together the module under judgement: the learner's file, completed from the reference.
+
+A file holds the answers to several exercises. While one is judged, the symbols of the others come from the reference,
+so that a wrong `grow` cannot fail a right `fork`. The learner's own helpers, imports and extra methods stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+
+class Missing(Exception):
+    """The learner's file lacks a symbol that the exercise asks for."""
+
+
+def load_source(source: str, filename: str, module_name: str) -> types.ModuleType:
+    """Run `source` as a fresh module and return it; tracebacks show its lines under `filename`."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    module = types.ModuleType(module_name)
+    module.__file__ = filename
+    sys.modules[module_name] = module  # dataclasses look their module up there
+    exec(compile(source, filename, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def reference_module(name: str) -> types.ModuleType:
+    return importlib.import_module(f"solutions.{name}")
+
+
+def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable[str]) -> None:
+    """Replace in `module` what the reference defines by the reference's own, except the symbols in `asked`.
+
+    Symbols are `function` or `Class.method`. A class stays the learner's class, with the reference's methods put into
+    it, so that every name has one class. `Missing` when an asked symbol is not there.
+    """
+    asked = set(asked)
+    for symbol in sorted(asked):
+        _require(module, symbol)
+    # The reference's functions keep the reference's private helpers and imports, but see the merged public names.
+    scope = dict(reference.__dict__)
+    for name, value in _own_members(reference).items():
+        if isinstance(value, type):
+            _graft_class(module, name, value, asked, scope)
+        elif name not in asked:
+            setattr(module, name, _rebind(value, scope))
+        if not name.startswith("_"):
+            scope[name] = getattr(module, name)
+
+
+def _own_members(module: types.ModuleType) -> dict[str, Any]:
+    """Return the functions and classes that `module` itself defines."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, types.FunctionType | type) and value.__module__ == module.__name__
+    }
+
+
+def _graft_class(module: types.ModuleType, name: str, reference: type, asked: set[str], scope: dict[str, Any]) -> None:
+    mine = getattr(module, name, None)
+    if not isinstance(mine, type):
+        # Nothing of this class is asked for, or `_require` would have said so.
+        setattr(module, name, reference)
+        return
+    for member, value in vars(reference).items():
+        if isinstance(value, types.FunctionType | property | staticmethod | classmethod):
+            if f"{name}.{member}" not in asked and not _is_protocol(reference):
+                setattr(mine, member, _rebind(value, scope))
+
+
+def _is_protocol(cls: type) -> bool:
+    return bool(getattr(cls, "_is_protocol", False))
+
+
+def _rebind(value: Any, scope: dict[str, Any]) -> Any:
+    """Return the reference's `value` with `scope` for its globals."""
+    if isinstance(value, property):
+        return property(*(part and _rebind(part, scope) for part in (value.fget, value.fset, value.fdel)))
+    if isinstance(value, staticmethod | classmethod):
+        return type(value)(_rebind(value.__func__, scope))
+    copy = types.FunctionType(value.__code__, scope, value.__name__, value.__defaults__, value.__closure__)
+    copy.__kwdefaults__ = value.__kwdefaults__
+    return copy
+
+
+def _require(module: types.ModuleType, symbol: str) -> None:
+    owner: Any = module
+    for part in symbol.split("."):
+        if part not in vars(owner) and not (isinstance(owner, type) and hasattr(owner, part) and part != "__init__"):
+            raise Missing(symbol)
+        owner = vars(owner).get(part) if part in vars(owner) else getattr(owner, part)

@@ -1,0 +1,109 @@
+"""Runs an exercise's checks against one answer, over any channel."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from course.judge.exercise import Check, Exercise
+from course.judge.expect import Failure
+from course.judge.remote import Channel, Lost, Raised, Rebound, Session, Solution
+from course.judge.report import Report
+
+
+def run_checks(
+    exercise: Exercise, source: str, channel: Channel, listen: Callable[[list[Any]], None] = lambda event: None
+) -> Report:
+    """Load `source` and run the checks in order, up to the first failure. `listen` hears every event as it happens."""
+    report = Report(exercise)
+
+    def emit(event: list[Any]) -> None:
+        report.add(event)
+        listen(event)
+
+    channel.on_output = lambda text: emit(["output", text])
+    try:
+        error = _load(exercise, source, channel)
+        if error is not None:
+            emit(["broken", *error])
+            return report
+        session = Session(channel, (*exercise.uses, exercise.module), emit)
+        for check in exercise.checks:
+            emit(["check", check.name])
+            session.start_check()
+            failure = _run_check(exercise, check, session, report)
+            if failure is not None:
+                emit(["fail", failure])
+                return report
+            emit(["pass"])
+        emit(["done"])
+    except Lost as lost:
+        emit(["lost", lost.reason, lost.detail])
+    return report
+
+
+def _load(exercise: Exercise, source: str, channel: Channel) -> tuple[str, str | None] | None:
+    """Have the agent load the answer; return (message, the interpreter's words) when it cannot be loaded."""
+    reply = channel.ask(
+        {
+            "do": "load",
+            "module": exercise.module,
+            "symbols": list(exercise.symbols),
+            "uses": list(exercise.uses),
+            "source": source,
+            "observe": [],
+        }
+    )
+    if "rebound" in reply:
+        return _rebound(reply["rebound"]), None
+    error = reply.get("raised")
+    if error is None:
+        return None
+    if error["missing"]:
+        return f"{exercise.file} has no {error['missing']}: was it renamed or deleted?", None
+    if "SyntaxError" in error["bases"]:
+        return f"{exercise.file}, line {error['line']}: this is not valid Python", error["text"]
+    if error["type"] == "SystemExit":
+        return f"{exercise.file} leaves the program while it is loaded (sys.exit?)", error["text"]
+    return f"{exercise.file} raises {error['type']} while it is loaded", error["text"]
+
+
+def _run_check(exercise: Exercise, check: Check, session: Session, report: Report) -> dict[str, Any] | None:
+    """Run one check; return the failure's fields, or None when the promise is kept."""
+    try:
+        check.run(Solution(session))
+    except Failure as failure:
+        message = f"{report.last_call()} {failure.message}" if failure.about_call else failure.message
+        return {"message": message, "expected": failure.expected, "why": failure.why}
+    except Raised as raised:
+        return _raised(exercise, raised.error, report.last_call())
+    except Rebound as rebound:
+        return {"message": _rebound(str(rebound))}
+    except Lost:
+        raise
+    except Exception:
+        # The check could not work with what came back: a value of the wrong kind, which a check need not foresee.
+        text = f"{report.last_call()} gave something that this check cannot work with"
+        return {"message": text, "interpreter": traceback.format_exc(limit=-2).rstrip()}
+    return None
+
+
+def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, Any]:
+    prefix = f"{exercise.id}: "
+    if error["type"] == "NotImplementedError" and error["message"].startswith(prefix):
+        return {"message": error["message"][len(prefix) :], "unfinished": True}
+    explanations = {
+        "SystemExit": "tried to leave the program (sys.exit?) instead of returning",
+        "KeyboardInterrupt": "raised KeyboardInterrupt",
+        "RecursionError": "calls itself without end (RecursionError)",
+        "MemoryError": "ran out of memory (MemoryError)",
+    }
+    message = f"{call} {explanations.get(error['type'], 'raised ' + error['type'])}"
+    if error["type"] == "TypeError" and not error["entered"]:
+        message = f"{call} does not accept these arguments: keep the signature of the stub"
+    return {"message": message, "interpreter": error["text"]}
+
+
+def _rebound(name: str) -> str:
+    return f"your code replaces the builtin `{name}` for the whole program: give yours another name"

@@ -1,0 +1,82 @@
+"""The block pool: which blocks of KV memory are free, and how many owners each block in use has.
+
+The pool deals in block numbers only; the tensors that the numbers point into live elsewhere. Every operation costs the
+same however large the pool is, and an operation that raises an error or is refused has changed nothing.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+
+class BlockPool:
+    """Blocks `0 … num_blocks - 1`, handed out first in, first out.
+
+    A block is free (reference count 0) or has owners (reference count 1 and up). Source of the idea: vLLM's block
+    manager (Kwon et al., 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention").
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        """Make a pool whose blocks are all free, block 0 at the front of the queue.
+
+        `ValueError` when `num_blocks` is negative.
+        """
+        if num_blocks < 0:
+            raise ValueError(f"a pool cannot have {num_blocks} blocks")
+        self._free = deque(range(num_blocks))
+        self._ref_counts = [0] * num_blocks
+
+    @property
+    def num_free(self) -> int:
+        """The number of free blocks."""
+        return len(self._free)
+
+    def ref_count(self, block: int) -> int:
+        """Return the number of owners of `block`: 0 when it is free.
+
+        `ValueError` when the pool has no such block (negative numbers included).
+        """
+        if not 0 <= block < len(self._ref_counts):
+            raise ValueError(f"block {block} is not in this pool of {len(self._ref_counts)} blocks")
+        return self._ref_counts[block]
+
+    def allocate(self, num_blocks: int) -> list[int] | None:
+        """Take `num_blocks` blocks from the front of the queue and return their numbers, in that order.
+
+        All or nothing: `None` when fewer blocks are free. Each block handed out has one owner.
+        `ValueError` when `num_blocks` is negative.
+        """
+        if num_blocks < 0:
+            raise ValueError(f"cannot allocate {num_blocks} blocks")
+        if num_blocks > len(self._free):
+            return None
+        blocks = [self._free.popleft() for _ in range(num_blocks)]
+        for block in blocks:
+            self._ref_counts[block] = 1
+        return blocks
+
+    def share(self, blocks: Iterable[int]) -> None:
+        """Give each of `blocks` one more owner.
+
+        `ValueError`, before anything changes, when a block is free or not in this pool.
+        """
+        blocks = list(blocks)
+        for block in blocks:
+            if self.ref_count(block) == 0:
+                raise ValueError(f"block {block} is free: only a block in use can be shared")
+        for block in blocks:
+            self._ref_counts[block] += 1
+
+    def free(self, blocks: Iterable[int]) -> None:
+        """Take one owner from each of `blocks`; a block without owners goes to the end of the queue.
+
+        Blocks join the queue in the order given. `ValueError`, before anything changes, when a block is not in this
+        pool or is given back more often than it has owners.
+        """
+        blocks = list(blocks)
+        for block, times in Counter(blocks).items():
+            if self.ref_count(block) < times:
+                raise ValueError(f"block {block} is already free (freed twice?)")
+        for block in blocks:
+            self._ref_counts[block] -= 1
+            if self._ref_counts[block] == 0:
+                self._free.append(block)
