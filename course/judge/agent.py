@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import operator
 import sys
 import time
 import types
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.judge import graft, wire
+from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
 MODULE_FILE = "practice/{module}.py"
@@ -57,17 +59,18 @@ class Output(io.TextIOBase):
 class Agent:
     """Holds one learner's module and the objects made from it.
 
-    Requests: `{"do": "load", "exercise", "module", "symbols", "uses", "source"}`, then
-    `{"do": "call", "on", "name", "args", "kwargs", "observe"}` and `{"do": "get", "on", "name", "observe"}`; `on` is an
-    object's number, or None for the module. `observe` lists requests whose values come back beside the reply's own;
-    `{"do": "look", "observe"}` only looks.
-    Replies: `{"value", "observed"}` or `{"raised": {...}, "observed"}`.
+    Requests: `{"do": "load", "module", "symbols", "uses", "source"}` first; `{"do": "start"}` before each scenario; then
+    `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's number,
+    or None for the module.
+    Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": name of a builtin}`. `state` is what can be
+    drawn of the scenario's objects after the call, by their number (`views`).
     """
 
     def __init__(self, send_output: Callable[[str], None]) -> None:
         self._output = Output(send_output)
         self._objects: dict[int, object] = {}
         self._numbers: dict[int, int] = {}
+        self._views: dict[int, Callable[[], dict[str, Any]]] = {}
         self._namespace: dict[str, Any] = {}
         self._classes: set[type] = set()
         self._builtins = dict(vars(builtins))
@@ -79,20 +82,27 @@ class Agent:
             reply: dict[str, Any] = {"value": self._act(request)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
             reply = {"raised": _describe_error(error)}
+        try:
+            reply["state"] = [[number, view()] for number, view in self._views.items()]
+        except BaseException:  # the answer's `ref_count` may be the very thing that is wrong
+            reply["state"] = []
         finally:
             changed = self._restore_builtins()
             sys.stdin, sys.stdout, sys.stderr = saved
         if changed:
             reply = {"rebound": changed}
-        else:
-            reply["observed"] = [self._observe(each) for each in request["observe"]]
         self._output.flush()
         return reply
 
     def _act(self, request: dict[str, Any]) -> Any:
-        if request["do"] == "look":
+        if request["do"] == "load":
+            return self._load(request)
+        if request["do"] == "start":
+            self._objects.clear()
+            self._numbers.clear()
+            self._views.clear()
             return None
-        return self._load(request) if request["do"] == "load" else self._do(request)
+        return self._do(request)
 
     def _load(self, request: dict[str, Any]) -> None:
         name = request["module"]
@@ -112,22 +122,18 @@ class Agent:
             target = self._namespace[request["name"]]
         else:
             target = getattr(self._objects[request["on"]], request["name"])
+        args: list[Any] = []
         if request["do"] == "call":
             args = [wire.decode(arg, self._resolve) for arg in request["args"]]
             kwargs = {name: wire.decode(arg, self._resolve) for name, arg in request["kwargs"].items()}
             target = target(*args, **kwargs)
-        return wire.encode(target, self._reference)
-
-    def _observe(self, request: dict[str, Any]) -> Any:
-        try:
-            return self._do(request)
-        except BaseException:
-            return None
+        return wire.encode(target, lambda value: self._reference(value, args))
 
     def _resolve(self, data: dict[str, Any]) -> object:
         return self._objects[data["o"]]
 
-    def _reference(self, value: object) -> dict[str, Any] | None:
+    def _reference(self, value: object, args: list[Any]) -> dict[str, Any] | None:
+        """Keep an object of a class that the checks know, and return the reference that stands for it."""
         if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
             return {"x": f"the method {value.__name__}"}
         names = [cls.__name__ for cls in type(value).__mro__ if cls in self._classes]
@@ -137,18 +143,20 @@ class Agent:
             number = len(self._objects)
             self._numbers[id(value)] = number
             self._objects[number] = value
+            view = view_of(names[0], value, args)
+            if view is not None:
+                self._views[number] = view
         return {"o": self._numbers[id(value)], "class": names[0]}
 
     def _restore_builtins(self) -> str | None:
-        now, before = vars(builtins), self._builtins
         # Identity, not equality: a learner's `__eq__` has no say here.
-        changed = [name for name in before if now.get(name) is not before[name]]
-        if not changed and len(now) == len(before):
+        now, before = vars(builtins), self._builtins
+        if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
             return None
-        added = [name for name in now if name not in before]
+        changed = [name for name in {**before, **now} if now.get(name) is not before.get(name)]
         now.clear()
         now.update(before)
-        return (changed or added)[0]
+        return changed[0] if changed else None
 
 
 def _public(module: types.ModuleType) -> dict[str, Any]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from course.judge import wire
-
-WATCHED_BLOCKS = 16  # pools up to this size are shown block by block
 
 
 class Channel(Protocol):
@@ -60,10 +58,12 @@ class Session:
         self._handles: dict[int, Handle] = {}
         self._names: set[str] = set()
 
-    def start_check(self) -> None:
-        """Forget the objects of earlier checks, so that names begin anew and only this check's objects are watched."""
+    def start(self) -> None:
+        """Begin a new scenario: forget the objects and the calls of the one before."""
         self._handles.clear()
         self._names.clear()
+        self._emit(["start"])
+        self._ask({"do": "start"})
 
     def is_method(self, owner: str, name: str) -> bool:
         return callable(getattr(self._interface.get(owner), name, None))
@@ -75,7 +75,6 @@ class Session:
         """
         wanted = kwargs.pop("as_", None)
         self._emit(["call", _call_text(do, on, name, args, kwargs)])
-        watched = self._watched()
         reply = self._ask(
             {
                 "do": do,
@@ -83,38 +82,33 @@ class Session:
                 "name": name,
                 "args": [wire.encode(arg, _reference) for arg in args],
                 "kwargs": {key: wire.encode(arg, _reference) for key, arg in kwargs.items()},
-            },
-            watched,
+            }
         )
-        state = _state(watched, reply["observed"])
         if "raised" in reply:
-            self._emit(["raise", reply["raised"]["type"], state])
+            self._emit(["raise", reply["raised"]["type"], self._state(reply)])
             raise Raised(reply["raised"])
         known = len(self._handles)
-        value = wire.decode(reply["value"], lambda data: self._handle(data, wanted, args))
-        new_name = None
-        if len(self._handles) > known and isinstance(value, Handle):
-            new_name = value.name_
-            if _parts(value):
-                watched = self._watched()
-                state = _state(watched, self._ask({"do": "look"}, watched)["observed"])
-        self._emit(["return", new_name, shorten(value), state])
+        value = wire.decode(reply["value"], lambda data: self._handle(data, wanted))
+        is_new = isinstance(value, Handle) and len(self._handles) > known
+        self._emit(["return", value.name_ if is_new else None, shorten(value), self._state(reply)])
         return value
 
-    def _ask(self, request: dict[str, Any], watched: list[Watched]) -> dict[str, Any]:
-        reply = self._channel.ask({**request, "observe": [{"on": each.number, **each.request} for each in watched]})
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        reply = self._channel.ask(request)
         if "rebound" in reply:
             raise Rebound(reply["rebound"])
         return reply
 
-    def _watched(self) -> list[Watched]:
-        return [part for handle in self._handles.values() for part in _parts(handle)]
+    def _state(self, reply: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what can be drawn: `{object's name: {"kind": its class, …}}`."""
+        seen = [(self._handles[number], parts) for number, parts in reply["state"] if number in self._handles]
+        return {handle.name_: {"kind": handle.class_, **parts} for handle, parts in seen} or None
 
-    def _handle(self, data: dict[str, Any], wanted: str | None, args: tuple[Any, ...]) -> Handle:
+    def _handle(self, data: dict[str, Any], wanted: str | None) -> Handle:
         number = data["o"]
         if number not in self._handles:
             name = self._name(wanted or _lower_last_word(data["class"]))
-            self._handles[number] = Handle(self, number, data["class"], name, args)
+            self._handles[number] = Handle(self, number, data["class"], name)
         return self._handles[number]
 
     def _name(self, wanted: str) -> str:
@@ -129,12 +123,11 @@ class Session:
 class Handle:
     """A stand-in for one object that lives beside the learner's code."""
 
-    def __init__(self, session: Session, number: int, owner: str, name: str, args: tuple[Any, ...]) -> None:
+    def __init__(self, session: Session, number: int, owner: str, name: str) -> None:
         self.session_ = session
         self.number_ = number
         self.class_ = owner
         self.name_ = name
-        self.args_ = args
 
     def __getattr__(self, name: str) -> Any:
         if self.session_.is_method(self.class_, name):
@@ -150,6 +143,10 @@ class Solution:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    def start_over_(self) -> None:
+        """Begin a new scenario within a check: a failure then shows only the calls from here on."""
+        self._session.start()
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: self._session.send("call", None, name, args, kwargs)
@@ -169,40 +166,6 @@ def _call_text(do: str, on: Handle | None, name: str, args: tuple[Any, ...], kwa
         return target
     shown = [shorten(arg, 60) for arg in args] + [f"{key}={shorten(arg, 60)}" for key, arg in kwargs.items()]
     return f"{target}({', '.join(shown)})"
-
-
-class Watched(NamedTuple):
-    """One thing to look at after each call, so that a page can draw the state."""
-
-    owner: str
-    kind: str
-    number: int
-    label: str
-    request: dict[str, Any]
-
-
-def _parts(handle: Handle) -> list[Watched]:
-    def part(label: str, request: dict[str, Any]) -> Watched:
-        return Watched(handle.name_, handle.class_, handle.number_, label, request)
-
-    if handle.class_ == "BlockPool" and handle.args_ and 0 <= handle.args_[0] <= WATCHED_BLOCKS:
-        counts = ({"do": "call", "name": "ref_count", "args": [block], "kwargs": {}} for block in range(handle.args_[0]))
-        return [part("num_free", {"do": "get", "name": "num_free"}), *(part("ref_counts", each) for each in counts)]
-    if handle.class_ == "BlockTable":
-        return [part(name, {"do": "get", "name": name}) for name in ("block_size", "blocks", "num_tokens")]
-    return []
-
-
-def _state(watched: list[Watched], values: list[Any]) -> dict[str, Any] | None:
-    """Gather what was observed: `{object's name: {"kind": its class, label: value}}`; a pool's counts are a list."""
-    state: dict[str, Any] = {}
-    for part, value in zip(watched, values, strict=True):
-        entry = state.setdefault(part.owner, {"kind": part.kind})
-        if part.label == "ref_counts":
-            entry.setdefault("ref_counts", []).append(value)
-        else:
-            entry[part.label] = value
-    return state or None
 
 
 def _reference(value: object) -> dict[str, Any] | None:

@@ -63,8 +63,8 @@ class Report:
             "next": f"python practice/judge.py {'hint ' + self._exercise.id if failed else 'next'}",
         }
 
-    # One method an event. A run is: broken | check (call (return | raise))* (pass | fail) …, done; `lost` may come
-    # anywhere, `output` too.
+    # One method an event. A run is: broken | check (start (call (return | raise))*)* (pass | fail) …, done; `lost`
+    # may come anywhere, `output` too.
 
     def _on_broken(self, message: str, interpreter: str | None) -> None:
         self._message = message
@@ -86,6 +86,9 @@ class Report:
                 "interpreter": None,
             }
         )
+
+    def _on_start(self) -> None:
+        self._tests[-1]["calls"] = []
 
     def _on_call(self, text: str) -> None:
         self._tests[-1]["calls"].append({"call": text, "returned": None, "raised": None, "state": None})

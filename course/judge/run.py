@@ -31,7 +31,7 @@ def run_checks(
         session = Session(channel, (*exercise.uses, exercise.module), emit)
         for check in exercise.checks:
             emit(["check", check.name])
-            session.start_check()
+            session.start()
             failure = _run_check(exercise, check, session, report)
             if failure is not None:
                 emit(["fail", failure])
@@ -52,7 +52,6 @@ def _load(exercise: Exercise, source: str, channel: Channel) -> tuple[str, str |
             "symbols": list(exercise.symbols),
             "uses": list(exercise.uses),
             "source": source,
-            "observe": [],
         }
     )
     if "rebound" in reply:

@@ -232,6 +232,7 @@ def leaks_nothing_in_any_order(solution: Any) -> None:
 
 def _random_history(solution: Any, rng: random.Random, num_blocks: int, num_calls: int) -> None:
     """Play one history on the answer and on the reference, then give everything back."""
+    solution.start_over_()
     pool, model = solution.BlockPool(num_blocks), BlockPool(num_blocks)
     owned: list[int] = []
     for _ in range(num_calls):
