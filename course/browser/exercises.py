@@ -1,0 +1,70 @@
+"""Turns an exercise into what a page holds without JavaScript, and into what the element needs to work."""
+
+import hashlib
+import json
+import tomllib
+
+from course.browser.output import ROOT
+from course.judge.exercise import Exercise
+from course.judge.stub import exercise_stub
+
+HINT_NAMES = ("the idea", "the place", "nearly the code")
+WORDS = {"easy": "Easy", "medium": "Medium", "hard": "Hard"}
+
+
+def course_version() -> str:
+    """Return the version in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return str(project["version"])
+
+
+def fragment(exercise: Exercise) -> str:
+    """Return the Markdown that `pymdownx.snippets` puts inside `<course-exercise>`."""
+    count = len(exercise.promises)
+    parts = [
+        f"### Exercise: {exercise.title} {{ #{exercise.id} }}",
+        f"{WORDS[exercise.difficulty]} · `{exercise.file}` · {count} {'check' if count == 1 else 'checks'}\n"
+        "{: .exercise-meta }",
+        exercise.task,
+        _block("div", "exercise-stub", _without_javascript(exercise)),
+        *(
+            _fold("exercise-hint", f"Hint {number}: {name}", hint)
+            for number, (name, hint) in enumerate(zip(HINT_NAMES, exercise.hints, strict=True), 1)
+        ),
+        _fold("exercise-promises", "What is checked", "\n".join(f"1. {promise}" for _, promise in exercise.promises)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def data(exercise: Exercise) -> str:
+    """Return the JSON that the element fetches; `src/exercise.ts` gives its shape."""
+    stub = exercise_stub(exercise.id)
+    fields = {
+        "id": exercise.id,
+        "title": exercise.title,
+        "course": course_version(),
+        "difficulty": exercise.difficulty,
+        "file": exercise.file,
+        "time_limit": exercise.time_limit,
+        "stub": stub,
+        "stub_hash": hashlib.sha256(stub.encode()).hexdigest()[:16],
+        "promises": exercise.promises,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _without_javascript(exercise: Exercise) -> str:
+    stub = exercise_stub(exercise.id).rstrip("\n")
+    return (
+        f"````python\n{stub}\n````\n\n"
+        f"The editor of this page needs JavaScript. In a clone of the course, write your answer in `{exercise.file}` "
+        f"and run `python practice/judge.py check {exercise.id}`."
+    )
+
+
+def _block(tag: str, css_class: str, inside: str) -> str:
+    return f'<{tag} class="{css_class}" markdown="1">\n\n{inside}\n\n</{tag}>'
+
+
+def _fold(css_class: str, summary: str, inside: str) -> str:
+    return _block("details", css_class, f"<summary>{summary}</summary>\n\n{inside}")

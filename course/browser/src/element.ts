@@ -1,0 +1,131 @@
+/**
+ * `<course-exercise name="…">`: what the page holds without JavaScript (task, stub, hints), made workable.
+ *
+ * The element keeps what is inside it and puts a workbench in the stub's place. Everything that runs belongs to
+ * `runner`; an element that leaves the page stops its own run and nothing else.
+ */
+
+import type { Editor } from "./editor";
+import { type Exercise, loadExercise, type Report } from "./exercise";
+import { unfoldInTurn } from "./hints";
+import { NotLoaded, type Phase, runner, StoppedEarly } from "./runner";
+import { Work } from "./work";
+import { Workbench } from "./workbench";
+
+export class CourseExercise extends HTMLElement {
+  /** Settles when the editor is there. */
+  ready: Promise<void> = Promise.resolve();
+
+  #exercise: Exercise | null = null;
+  #work: Work | null = null;
+  #editor: Editor | null = null;
+  #bench: Workbench | null = null;
+  #run: AbortController | null = null;
+
+  get name(): string {
+    return this.getAttribute("name") ?? "";
+  }
+
+  /** What stands in the editor. */
+  get source(): string {
+    return this.#editor?.code ?? "";
+  }
+
+  set source(code: string) {
+    if (this.#editor) this.#editor.code = code;
+  }
+
+  connectedCallback(): void {
+    this.ready = this.#open();
+    this.ready.catch((error: unknown) => {
+      this.append(Object.assign(document.createElement("p"), { className: "exercise-note", textContent: String(error) }));
+    });
+  }
+
+  disconnectedCallback(): void {
+    this.stop();
+    this.#editor?.destroy();
+    this.#editor = null;
+  }
+
+  async #open(): Promise<void> {
+    unfoldInTurn(this);
+    const [exercise, { Editor }] = await Promise.all([loadExercise(this.name), import("./editor")]);
+    if (!this.isConnected || this.#editor) return;
+    const stub = this.querySelector(".exercise-stub");
+    if (!stub) throw new Error(`the page has no stub for ${this.name}`);
+
+    const work = (this.#work = new Work(exercise));
+    const bench = (this.#bench ??= new Workbench(exercise, {
+      check: () => void this.check(),
+      stop: () => this.stop(),
+      reset: () => this.#reset(),
+    }));
+    stub.after(bench.root);
+    this.classList.add("is-ready");
+    this.#exercise = exercise;
+    this.#editor = new Editor({
+      host: bench.editor,
+      code: work.code,
+      label: `Your code for “${exercise.title}”`,
+      help: Workbench.HELP,
+      onChange: (code) => this.#changed(code),
+      onCheck: () => void this.check(),
+    });
+    bench.showPassed(work.passed);
+    if (work.stubChanged) bench.note("The stub has changed since you wrote this. Your code is kept; Reset shows the new stub.");
+  }
+
+  /** Check what stands in the editor; the report, or null when the run was stopped before it began. */
+  async check(): Promise<Report | null> {
+    const exercise = this.#exercise;
+    const bench = this.#bench;
+    if (!exercise || !bench || !this.#work || this.#run) return null;
+    const run = (this.#run = new AbortController());
+    bench.start();
+    try {
+      const report = await runner.check(exercise, this.source, run.signal, (phase: Phase) => bench.tell(phase));
+      if (report.status === "pass") this.#work.pass();
+      bench.showPassed(this.#work.passed);
+      bench.show(report);
+      this.dispatchEvent(new CustomEvent("course-verdict", { bubbles: true, detail: { exercise: exercise.id, report } }));
+      return report;
+    } catch (error) {
+      bench.fail(...explain(error));
+      return null;
+    } finally {
+      this.#run = null;
+      bench.end();
+    }
+  }
+
+  stop(): void {
+    this.#run?.abort();
+  }
+
+  #changed(code: string): void {
+    if (!this.#work || !this.#bench) return;
+    const kept = this.#work.keep(code);
+    this.#bench.edited();
+    this.#bench.note(kept ? "" : "This browser refuses to keep your code: copy it before you leave the page.");
+  }
+
+  #reset(): void {
+    const exercise = this.#exercise;
+    if (!exercise || !this.#bench) return;
+    const before = this.source;
+    this.source = exercise.stub;
+    this.#bench.offerUndo(() => {
+      this.source = before;
+    });
+  }
+}
+
+/** Say why there is no report; the second part is for whoever wants to look into it. */
+function explain(error: unknown): [text: string, detail?: unknown] {
+  if (error instanceof StoppedEarly) return ["Stopped before your code ran."];
+  if (error instanceof NotLoaded) {
+    return ["Python could not be loaded. Your code is kept: check your connection and press Check again.", error];
+  }
+  return ["The judge itself failed; that is no verdict on your code, which is kept.", error];
+}

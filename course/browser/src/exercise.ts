@@ -1,0 +1,78 @@
+/** What the build writes about an exercise, and the report of a check; both are made by `course/judge`. */
+
+import { asset } from "./assets";
+
+export interface Exercise {
+  id: string;
+  title: string;
+  /** The version of the course that the stub belongs to. */
+  course: string;
+  difficulty: "easy" | "medium" | "hard";
+  /** The file that a clone of the course keeps this exercise in. */
+  file: string;
+  /** Seconds that one check of a whole answer may take. */
+  time_limit: number;
+  stub: string;
+  stub_hash: string;
+  /** Every check's name and what it promises, in the order in which they run. */
+  promises: [name: string, promise: string][];
+}
+
+/** exercism's results.json, version 3, and the course's own fields. */
+export interface Report {
+  version: 3;
+  status: Status;
+  message: string | null;
+  exercise: string;
+  /** The stub was not touched, or a part of it is still to be written. */
+  unfinished: boolean;
+  /** The checks that ran: those before the first failure, and that one. */
+  tests: Check[];
+  /** What the interpreter said, and what was printed, while the answer was loaded. */
+  interpreter: string | null;
+  output: string;
+  /** The command to give next, in a clone of the course. */
+  next: string | null;
+}
+
+export type Status = "pass" | "fail" | "error";
+
+export interface Check {
+  name: string;
+  status: Status;
+  message: string | null;
+  output: string;
+  test_code: string;
+  promise: string;
+  why: string | null;
+  calls: Call[];
+  expected: string | null;
+  /** The interpreter's own words, which differ between versions of Python. */
+  interpreter: string | null;
+}
+
+export interface Call {
+  call: string;
+  returned: string | null;
+  raised: string | null;
+  state: Record<string, unknown> | null;
+}
+
+const loaded = new Map<string, Promise<Exercise>>();
+
+/** Fetch an exercise once; a failed fetch is tried again the next time. */
+export function loadExercise(id: string): Promise<Exercise> {
+  let exercise = loaded.get(id);
+  if (!exercise) {
+    exercise = fetchExercise(id);
+    exercise.catch(() => loaded.delete(id));
+    loaded.set(id, exercise);
+  }
+  return exercise;
+}
+
+async function fetchExercise(id: string): Promise<Exercise> {
+  const response = await fetch(asset(`exercises/${id}.json`));
+  if (!response.ok) throw new Error(`the exercise ${id} could not be loaded (${response.status})`);
+  return (await response.json()) as Exercise;
+}

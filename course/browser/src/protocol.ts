@@ -1,0 +1,20 @@
+/** Messages between the page and its Python worker. One run at a time; `run` tells late messages from current ones. */
+
+export type Request =
+  | { kind: "check"; run: number; exercise: string; source: string }
+  | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason };
+
+/** Why a worker was ended before it had a report. */
+export type LostReason = "timeout" | "stopped" | "crashed";
+
+export type Message =
+  | { kind: "ready" }
+  /** Python could not be started; nothing more will come. */
+  | { kind: "broken"; message: string }
+  /** The answer is about to run: its time starts here. */
+  | { kind: "started"; run: number }
+  /** What the answer did since the last message, as one JSON array. */
+  | { kind: "events"; run: number; events: string }
+  | { kind: "report"; run: number; report: string }
+  /** The interpreter, or the judge itself, failed. */
+  | { kind: "failed"; run: number; message: string };

@@ -1,0 +1,141 @@
+/** The frame around the editor: file name, buttons, the status line that is read aloud, the verdict. */
+
+import { h } from "./dom";
+import type { Exercise, Report } from "./exercise";
+import type { Phase } from "./runner";
+import { drawVerdict, summary } from "./verdict";
+
+export interface Actions {
+  check(): void;
+  stop(): void;
+  reset(): void;
+}
+
+const ON_A_MAC = /Mac|iPhone|iPad/.test(navigator.platform);
+
+const PHASES: Record<Phase, string> = {
+  queued: "Waiting for the other check to end…",
+  loading: "Loading Python: once a visit, a few seconds…",
+  running: "Running the checks…",
+  timeout: "Out of time. Finding out how far your code came…",
+  stopped: "Stopped. Finding out how far your code came…",
+  crashed: "Python broke down. Finding out how far your code came…",
+};
+
+export class Workbench {
+  static readonly HELP = "Tab indents. Press Escape, then Tab, to leave the editor.";
+
+  readonly root: HTMLElement;
+  readonly editor = h("div", { class: "bench-editor" });
+
+  readonly #exercise: Exercise;
+  readonly #check = h("button", { type: "button", class: "bench-check", "aria-keyshortcuts": "Control+Enter Meta+Enter" });
+  readonly #stop = h("button", { type: "button", class: "bench-stop", hidden: true }, "Stop");
+  readonly #reset = h("button", { type: "button", class: "bench-reset" }, "Reset");
+  readonly #passed = h("span", { class: "bench-passed", hidden: true }, "passed");
+  readonly #status = h("p", { class: "bench-status", role: "status" });
+  readonly #note = h("p", { class: "bench-note", role: "status", hidden: true });
+  readonly #verdict = h("section", { class: "bench-verdict", "aria-label": "Verdict", hidden: true });
+  #undo: (() => void) | null = null;
+
+  constructor(exercise: Exercise, actions: Actions) {
+    this.#exercise = exercise;
+    this.#check.append("Check ", h("kbd", { "aria-hidden": "true" }, ON_A_MAC ? "⌘ ↵" : "Ctrl ↵"));
+    this.#check.addEventListener("click", () => actions.check());
+    this.#stop.addEventListener("click", () => actions.stop());
+    this.#reset.addEventListener("click", () => (this.#undo ? this.#takeBack() : actions.reset()));
+    this.root = h(
+      "div",
+      { class: "bench", role: "group", "aria-label": `Workbench: ${exercise.title}` },
+      h("div", { class: "bench-head" }, h("span", { class: "bench-file" }, exercise.file), this.#passed, this.#reset),
+      this.editor,
+      h("div", { class: "bench-bar" }, this.#check, this.#stop, this.#status),
+      this.#note,
+      this.#verdict,
+      h(
+        "p",
+        { class: "bench-foot" },
+        `${Workbench.HELP} What you write stays in this browser. A check in the page is advice: in a clone, the judge is `,
+        h("code", {}, `python practice/judge.py check ${exercise.id}`),
+      ),
+    );
+  }
+
+  start(): void {
+    this.#swap(this.#check, this.#stop);
+    this.#verdict.hidden = true;
+    this.root.dataset["state"] = "running";
+  }
+
+  tell(phase: Phase): void {
+    this.#status.textContent = PHASES[phase];
+  }
+
+  show(report: Report): void {
+    this.#status.textContent = summary(report, this.#exercise);
+    this.root.dataset["state"] = report.status === "pass" ? "pass" : report.unfinished ? "unfinished" : "fail";
+    this.#verdict.replaceChildren(drawVerdict(report, this.#exercise));
+    this.#verdict.hidden = false;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.#verdict.firstElementChild?.firstElementChild?.scrollIntoView({
+      block: "nearest",
+      behavior: calm ? "instant" : "smooth",
+    });
+  }
+
+  /** Say that there is no report, and why. */
+  fail(text: string, error?: unknown): void {
+    this.#status.textContent = text;
+    this.root.dataset["state"] = "broken";
+    if (error === undefined) return;
+    this.#verdict.replaceChildren(
+      h("details", { class: "fold" }, h("summary", {}, "What went wrong"), h("pre", { tabindex: "0" }, String(error))),
+    );
+    this.#verdict.hidden = false;
+  }
+
+  end(): void {
+    this.#swap(this.#stop, this.#check);
+  }
+
+  /** The verdict belongs to the code that was checked; once it is edited, the frame's colour no longer speaks. */
+  edited(): void {
+    delete this.root.dataset["state"];
+    this.#setUndo(null);
+  }
+
+  note(text: string): void {
+    this.#note.textContent = text;
+    this.#note.hidden = text === "";
+  }
+
+  showPassed(passed: boolean): void {
+    this.#passed.hidden = !passed;
+  }
+
+  offerUndo(undo: () => void): void {
+    this.#setUndo(undo);
+    this.#status.textContent = "Back to the stub.";
+    this.#verdict.hidden = true;
+  }
+
+  #takeBack(): void {
+    const undo = this.#undo;
+    this.#setUndo(null);
+    undo?.();
+    this.#status.textContent = "Your code is back.";
+  }
+
+  #setUndo(undo: (() => void) | null): void {
+    this.#undo = undo;
+    this.#reset.textContent = undo ? "Undo reset" : "Reset";
+  }
+
+  /** Hide one button and show the other; the keyboard's focus goes with it. */
+  #swap(from: HTMLButtonElement, to: HTMLButtonElement): void {
+    const focused = document.activeElement === from;
+    to.hidden = false;
+    from.hidden = true;
+    if (focused) to.focus();
+  }
+}

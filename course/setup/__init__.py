@@ -1,0 +1,1 @@
+"""Finds or installs what `make` needs beyond Python: Node for the site's build, a browser for the tests."""
