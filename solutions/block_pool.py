@@ -5,7 +5,7 @@ same however large the pool is, and an operation that raises an error or is refu
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 
 class BlockPool:
@@ -54,25 +54,23 @@ class BlockPool:
             self._ref_counts[block] = 1
         return blocks
 
-    def share(self, blocks: Iterable[int]) -> None:
+    def share(self, blocks: Sequence[int]) -> None:
         """Give each of `blocks` one more owner.
 
         `ValueError`, before anything changes, when a block is free or not in this pool.
         """
-        blocks = list(blocks)
         for block in blocks:
             if self.ref_count(block) == 0:
                 raise ValueError(f"block {block} is free: only a block in use can be shared")
         for block in blocks:
             self._ref_counts[block] += 1
 
-    def free(self, blocks: Iterable[int]) -> None:
+    def free(self, blocks: Sequence[int]) -> None:
         """Take one owner from each of `blocks`; a block without owners goes to the end of the queue.
 
         Blocks join the queue in the order given. `ValueError`, before anything changes, when a block is not in this
         pool or is given back more often than it has owners.
         """
-        blocks = list(blocks)
         for block, times in Counter(blocks).items():
             if self.ref_count(block) < times:
                 raise ValueError(f"block {block} is already free (freed twice?)")

@@ -7,19 +7,17 @@ neither the table nor the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 
 class Pool(Protocol):
     """What a block table asks of its pool; see `block_pool.BlockPool`."""
 
-    @property
-    def num_free(self) -> int: ...
     def ref_count(self, block: int) -> int: ...
     def allocate(self, num_blocks: int) -> list[int] | None: ...
-    def share(self, blocks: Iterable[int]) -> None: ...
-    def free(self, blocks: Iterable[int]) -> None: ...
+    def share(self, blocks: Sequence[int]) -> None: ...
+    def free(self, blocks: Sequence[int]) -> None: ...
 
 
 def blocks_needed(num_tokens: int, block_size: int) -> int:
@@ -32,7 +30,12 @@ def slot_mapping(blocks: Sequence[int], block_size: int, context_len: int, num_n
 
     `blocks` is the sequence's block table; it may hold more blocks than the context fills. Slot
     `block * block_size + offset` is the row of the KV tensors that a token's key and value are written to.
+    `ValueError` when the context is shorter than `num_new` or does not fit into the blocks.
     """
+    if not 0 <= num_new <= context_len:
+        raise ValueError(f"a context of {context_len} tokens has no last {num_new} tokens")
+    if context_len > len(blocks) * block_size:
+        raise ValueError(f"a context of {context_len} tokens does not fit into {len(blocks)} blocks of {block_size}")
     return [
         blocks[position // block_size] * block_size + position % block_size
         for position in range(context_len - num_new, context_len)
@@ -50,7 +53,7 @@ class BlockTable:
 
     def missing_blocks(self, num_new: int) -> int:
         """Return how many blocks the table lacks to hold `num_new` more tokens."""
-        return max(blocks_needed(self.num_tokens + num_new, self.block_size) - len(self.blocks), 0)
+        return blocks_needed(self.num_tokens + num_new, self.block_size) - len(self.blocks)
 
     def grow(self, num_new: int) -> bool:
         """Make room for `num_new` more tokens, taking from the pool the blocks that are missing and no more.

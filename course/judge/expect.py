@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from course.judge.remote import Raised, shorten
+from course.judge.remote import Handle, Raised, shorten
 
 
 class Failure(Exception):
@@ -37,6 +37,12 @@ def expect_true(condition: object, message: str, *, expected: str | None = None,
     """Fail with `message` unless `condition` holds."""
     if not condition:
         raise Failure(message, expected, why)
+
+
+def expect_object(value: Any, class_name: str) -> None:
+    """Fail unless the last call gave an object of the class."""
+    if not isinstance(value, Handle) or value.class_ != class_name:
+        raise Failure(f"gave {shorten(value)}", f"a {class_name}", about_call=True)
 
 
 def expect_error(
