@@ -27,7 +27,9 @@ class Verdict:
 
 def judge_catalogue() -> Iterator[tuple[Verdict, str]]:
     """Yield the verdict on every catalogued mutant, with the check that should have rejected it."""
-    jobs = [(exercise, each.id, each.source, each.check) for exercise in load_exercises() for each in catalogue(exercise)]
+    jobs = [
+        (exercise, each.id, each.source, each.check) for exercise in load_exercises() for each in catalogue(exercise)
+    ]
     verdicts = _run((exercise, change, source) for exercise, change, source, _ in jobs)
     for verdict, (_, _, _, check) in zip(verdicts, jobs, strict=True):
         yield verdict, check
@@ -35,10 +37,10 @@ def judge_catalogue() -> Iterator[tuple[Verdict, str]]:
 
 def judge_mechanical() -> Iterator[Verdict]:
     """Yield the verdict on every mechanical mutant, with the reason where one is known to change nothing."""
-    jobs = [
-        (exercise, change, source) for exercise in load_exercises() for change, source in mechanical(exercise)
-    ]
-    explained = {(exercise.id, change): why for exercise in load_exercises() for change, why in equivalents(exercise).items()}
+    jobs = [(exercise, change, source) for exercise in load_exercises() for change, source in mechanical(exercise)]
+    explained = {
+        (exercise.id, change): why for exercise in load_exercises() for change, why in equivalents(exercise).items()
+    }
     for verdict in _run(jobs):
         reason = explained.get((verdict.exercise, verdict.change))
         yield Verdict(verdict.exercise, verdict.change, verdict.rejected_by, reason)

@@ -45,7 +45,7 @@ def too_little_memory_holds_none(solution: Any) -> None:
 
 
 def matches_the_chapter(solution: Any) -> None:
-    """With 55 GiB for Qwen2.5-7B's cache, 342 requests of 3,000 tokens fit paged by 16, and 31 when each reserves 32,768.
+    """With 55 GiB for Qwen2.5-7B's cache, 342 requests of 3,000 tokens fit paged by 16; reserving 32,768 each, 31.
 
     To reserve is to page with one block as long as the longest request allowed.
     """

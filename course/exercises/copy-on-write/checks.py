@@ -118,7 +118,7 @@ def refused_for_want_of_growth(solution: Any) -> None:
 
     A copy that is made and then forgotten loses a block; one that is announced and not made loses tokens.
     """
-    pool, table, child = _forked(solution, num_blocks=3, num_tokens=6)
+    pool, _, child = _forked(solution, num_blocks=3, num_tokens=6)
     expect(child.append(3), None)
     expect(child.blocks, [0, 1])
     expect(child.num_tokens, 6)
@@ -148,7 +148,9 @@ def copies_and_grows_in_one_call(solution: Any) -> None:
     pool, table, child = _forked(solution, num_blocks=8, num_tokens=6)
     copies = child.append(7)
     expect_true(
-        isinstance(copies, list) and len(copies) == 1, f"child.append(7) gave {copies!r}", expected="one copy, from block 1"
+        isinstance(copies, list) and len(copies) == 1,
+        f"child.append(7) gave {copies!r}",
+        expected="one copy, from block 1",
     )
     blocks = child.blocks
     expect(copies, [(1, blocks[1])])
@@ -229,9 +231,7 @@ def _random_branches(solution: Any, rng: random.Random, num_blocks: int, num_cal
     expect(pool.num_free, num_blocks)
 
 
-def _write(
-    table: Any, tokens: list[int], num_new: int, call: int, memory: dict[int, int], block_size: int
-) -> None:
+def _write(table: Any, tokens: list[int], num_new: int, call: int, memory: dict[int, int], block_size: int) -> None:
     copies = table.append(num_new)
     if copies is None:
         return

@@ -1,0 +1,152 @@
+"""Every exercise, held against its reference, its stub, every mutant, and right answers in other styles."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course.judge import page
+from course.judge.exercise import Exercise, find_exercise, load_exercises
+from course.judge.process import judge
+from course.judge.stub import exercise_solution, exercise_stub, reference_source, stub_source
+from course.mutants.score import judge_catalogue, judge_mechanical
+
+ANSWERS = Path(__file__).parent / "answers"
+EXERCISES = pytest.mark.parametrize("exercise", load_exercises(), ids=lambda exercise: exercise.id)
+
+
+def report_of(exercise: Exercise, source: str) -> dict[str, Any]:
+    return judge(exercise, source).as_dict()
+
+
+def test_the_exercises_of_chapters_1_and_2_are_there() -> None:
+    assert [exercise.id for exercise in load_exercises()] == [
+        *("kv-bytes", "utilization", "concurrency"),
+        *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
+    ]
+
+
+@EXERCISES
+def test_the_definition_is_whole(exercise: Exercise) -> None:
+    assert exercise.task
+    assert len(exercise.hints) == 3
+    assert exercise.checks
+    for check in exercise.checks:
+        assert check.promise.endswith("."), check.name
+        assert check.why, check.name
+    for symbol in exercise.symbols:
+        assert symbol.rsplit(".")[-1].strip("_").split("__")[-1] in exercise.task or symbol.endswith("__init__")
+
+
+@EXERCISES
+def test_the_reference_passes(exercise: Exercise) -> None:
+    for source in (reference_source(exercise.module), exercise_solution(exercise.id)):
+        report = report_of(exercise, source)
+        assert report["status"] == "pass", report["tests"][-1]
+        assert [test["name"] for test in report["tests"]] == [check.name for check in exercise.checks]
+
+
+@EXERCISES
+def test_the_stub_is_unfinished(exercise: Exercise) -> None:
+    for source in (stub_source(exercise.module), exercise_stub(exercise.id)):
+        report = report_of(exercise, source)
+        assert (report["status"], report["unfinished"]) == ("fail", True)
+        assert report["tests"][-1]["message"] == f"{exercise.symbols[0]} is not written yet"
+
+
+@EXERCISES
+def test_every_symbol_left_unwritten_is_noticed(exercise: Exercise) -> None:
+    """Each symbol alone as a stub, the others written: the report names it."""
+    from course.judge.stub import replace_symbols, symbol_sources
+
+    stubs = symbol_sources(exercise_stub(exercise.id))
+    for symbol in exercise.symbols:
+        source = replace_symbols(reference_source(exercise.module), {symbol: stubs[symbol]})
+        report = report_of(exercise, source)
+        assert report["unfinished"], symbol
+        assert report["tests"][-1]["message"] == f"{symbol} is not written yet"
+
+
+@EXERCISES
+def test_the_page_and_the_command_line_agree_on_reference_and_stub(exercise: Exercise) -> None:
+    for source in (exercise_solution(exercise.id), exercise_stub(exercise.id)):
+        in_page = json.loads(page.check(exercise.id, source, lambda events: None))
+        assert in_page == report_of(exercise, source)
+
+
+def test_every_catalogued_mistake_is_rejected_by_its_check() -> None:
+    wrong = [
+        f"{verdict.exercise} {verdict.change}: rejected by {verdict.rejected_by}, not by {check}"
+        for verdict, check in judge_catalogue()
+        if verdict.rejected_by != check
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_mechanical_mutant_is_rejected_or_explained(record_score: Any) -> None:
+    verdicts = list(judge_mechanical())
+    assert len(verdicts) > 250
+    away = [verdict for verdict in verdicts if verdict.rejected_by is None and verdict.explained is None]
+    stale = [verdict for verdict in verdicts if verdict.rejected_by is not None and verdict.explained is not None]
+    assert not away, f"neither rejected nor explained: {away}"
+    assert not stale, f"explained as equal, but rejected: {stale}"
+    killed = sum(verdict.rejected_by is not None for verdict in verdicts)
+    record_score(f"mechanical mutants: {killed} rejected + {len(verdicts) - killed} explained of {len(verdicts)}")
+
+
+@pytest.mark.parametrize("path", sorted(ANSWERS.glob("*/*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_right_answers_in_other_styles_pass(path: Path) -> None:
+    """Each file in answers/<module>/ is right for every exercise of the module, written as somebody else would."""
+    source = path.read_text("utf-8")
+    for exercise in load_exercises():
+        if exercise.module == path.parent.name:
+            report = report_of(exercise, source)
+            assert report["status"] == "pass", report["tests"][-1] if report["tests"] else report
+
+
+def test_a_failure_shows_what_led_to_it() -> None:
+    source = reference_source("block_pool").replace("num_blocks > len(self._free)", "num_blocks >= len(self._free)")
+    report = report_of(find_exercise("block-pool"), source)
+    failed = report["tests"][-1]
+    assert report["status"] == "fail"
+    assert report["next"] == "python practice/judge.py hint block-pool"
+    assert failed["name"] == "can_hand_out_everything"
+    assert failed["message"] == "pool.allocate(4) gave None"
+    assert failed["expected"] == "[0, 1, 2, 3]"
+    assert failed["promise"] == "A request for exactly the blocks that are free is met."
+    assert failed["why"] == "A pool that always keeps one block back wastes memory that was paid for."
+    assert [call["call"] for call in failed["calls"]] == ["pool = BlockPool(4)", "pool.allocate(4)"]
+    state = {"pool": {"kind": "BlockPool", "num_free": 4, "ref_counts": [0, 0, 0, 0]}}
+    assert [call["state"] for call in failed["calls"]] == [state, state]
+
+
+def test_states_follow_the_calls() -> None:
+    source = reference_source("block_table").replace("self.pool.free([shared])", "pass")
+    report = report_of(find_exercise("copy-on-write"), source)
+    calls = {call["call"]: call["state"] for call in report["tests"][-1]["calls"]}
+    assert calls["child.append(1)"] == {
+        "pool": {"kind": "BlockPool", "num_free": 1, "ref_counts": [2, 2, 1, 0]},
+        "table": {"kind": "BlockTable", "block_size": 4, "blocks": [0, 1], "num_tokens": 6},
+        "child": {"kind": "BlockTable", "block_size": 4, "blocks": [0, 2], "num_tokens": 7},
+    }
+    assert list(calls)[:3] == ["pool = BlockPool(4)", "table = BlockTable(pool, 4)", "table.grow(6)"]
+    assert "child = table.fork()" in calls
+
+
+def test_one_exercise_does_not_fail_for_anothers_mistake() -> None:
+    """A right `fork` in a file whose `grow` and `append` are wrong: `fork` passes, the others fail."""
+    source = reference_source("block_table").replace("self.num_tokens += num_new", "self.num_tokens -= num_new")
+    verdicts = {each.id: report_of(each, source)["status"] for each in load_exercises() if each.module == "block_table"}
+    assert verdicts == {"block-table": "fail", "slot-mapping": "pass", "fork": "pass", "copy-on-write": "fail"}
+
+
+def test_a_lost_run_is_reported_from_its_events() -> None:
+    posted: list[Any] = []
+    page.check("block-pool", exercise_solution("block-pool"), lambda events: posted.append(json.loads(events)))
+    upto = next(i for i, batch in enumerate(posted) if ["check", "refusal_takes_nothing"] in batch)
+    report = json.loads(page.lost("block-pool", json.dumps(posted[: upto + 2]), "timeout"))
+    assert report["status"] == "fail"
+    assert [test["status"] for test in report["tests"]] == ["pass", "pass", "pass", "pass", "fail"]
+    assert report["tests"][-1]["message"] == "pool.allocate(2) did not end within 2 s (an endless loop?)"
+    assert json.loads(page.lost("block-pool", "[]", "stopped"))["status"] == "error"
