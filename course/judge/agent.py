@@ -11,13 +11,14 @@ import operator
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from course.judge import graft, wire
 from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
+TEXT_LIMIT = 8_000  # characters of the interpreter's words: a message may be as long as it likes
 MODULE_FILE = "practice/{module}.py"
 
 
@@ -59,11 +60,12 @@ class Output(io.TextIOBase):
 class Agent:
     """Holds one learner's module and the objects made from it.
 
-    Requests: `{"do": "load", "module", "symbols", "uses", "source"}` first; `{"do": "start"}` before each scenario; then
-    `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's number,
-    or None for the module.
-    Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": name of a builtin}`. `state` is what can be
-    drawn of the scenario's objects after the call, by their number (`views`).
+    Requests: `{"do": "load", "module", "symbols", "uses", "source"}` first; `{"do": "start"}` before each scenario;
+    then `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
+    number, or None for the module.
+    Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
+    code changed a builtin or a part of the judge. `state` is what can be drawn of the scenario's objects after the
+    call, by their number (`views`).
     """
 
     def __init__(self, send_output: Callable[[str], None]) -> None:
@@ -73,7 +75,8 @@ class Agent:
         self._views: dict[int, Callable[[], dict[str, Any]]] = {}
         self._namespace: dict[str, Any] = {}
         self._classes: set[type] = set()
-        self._builtins = dict(vars(builtins))
+        self._builtins = [_snapshot(builtins)]
+        self._judge = [_snapshot(module) for name, module in sys.modules.items() if name.startswith("course.judge.")]
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         saved = sys.stdin, sys.stdout, sys.stderr
@@ -83,11 +86,12 @@ class Agent:
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
             reply = {"raised": _describe_error(error)}
         try:
-            reply["state"] = [[number, view()] for number, view in self._views.items()]
+            reply["state"] = [[number, _plain(view())] for number, view in self._views.items()]
         except BaseException:  # the answer's `ref_count` may be the very thing that is wrong
             reply["state"] = []
         finally:
-            changed = self._restore_builtins()
+            # The judge's own modules are looked at once a scenario, because that is often enough and takes longer.
+            changed = _restore(self._builtins if request["do"] in ("call", "get") else self._builtins + self._judge)
             sys.stdin, sys.stdout, sys.stderr = saved
         if changed:
             reply = {"rebound": changed}
@@ -148,15 +152,29 @@ class Agent:
                 self._views[number] = view
         return {"o": self._numbers[id(value)], "class": names[0]}
 
-    def _restore_builtins(self) -> str | None:
+
+def _plain(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return what a view saw as JSON: the learner's numbers may be of another library."""
+    return {name: wire.encode(part, lambda value: None) for name, part in parts.items()}
+
+
+def _snapshot(module: types.ModuleType) -> tuple[types.ModuleType, dict[str, Any]]:
+    return module, dict(vars(module))
+
+
+def _restore(snapshots: Iterable[tuple[types.ModuleType, dict[str, Any]]]) -> list[str] | None:
+    """Undo every change to what the modules held at their snapshots; return the first, as [module, name]."""
+    changed: list[str] | None = None
+    for module, before in snapshots:
+        now = vars(module)
         # Identity, not equality: a learner's `__eq__` has no say here.
-        now, before = vars(builtins), self._builtins
         if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
-            return None
-        changed = [name for name in {**before, **now} if now.get(name) is not before.get(name)]
-        now.clear()
+            continue
+        names = [name for name, value in before.items() if now.get(name) is not value]
         now.update(before)
-        return changed[0] if changed else None
+        if names:
+            changed = changed or [module.__name__, names[0]]
+    return changed
 
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
@@ -179,10 +197,10 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "type": type(error).__name__,
         "bases": [cls.__name__ for cls in type(error).__mro__],
         "message": _text(error),
-        "text": "".join(shown.format()).rstrip(),
+        "text": _cut("".join(shown.format()).rstrip()),
         # A call whose arguments did not fit has no frame of its own.
         "entered": bool(frames),
-        "line": error.lineno if isinstance(error, SyntaxError) else None,
+        "line": error.lineno if isinstance(error, SyntaxError) and isinstance(error.lineno, int) else None,
         "missing": error.args[0] if isinstance(error, graft.Missing) else None,
     }
 
@@ -192,3 +210,9 @@ def _text(error: BaseException) -> str:
         return str(error)[:2000]
     except BaseException:
         return ""
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TEXT_LIMIT:
+        return text
+    return f"{text[: TEXT_LIMIT // 2]}\n  … {len(text) - TEXT_LIMIT} characters left out …\n{text[-TEXT_LIMIT // 2 :]}"

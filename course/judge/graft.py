@@ -68,9 +68,9 @@ def _graft_class(module: types.ModuleType, name: str, reference: type, asked: se
         setattr(module, name, reference)
         return
     for member, value in vars(reference).items():
-        if isinstance(value, types.FunctionType | property | staticmethod | classmethod):
-            if f"{name}.{member}" not in asked and not _is_protocol(reference):
-                setattr(mine, member, _rebind(value, scope))
+        replaceable = isinstance(value, types.FunctionType | property | staticmethod | classmethod)
+        if replaceable and f"{name}.{member}" not in asked and not _is_protocol(reference):
+            setattr(mine, member, _rebind(value, scope))
 
 
 def _is_protocol(cls: type) -> bool:

@@ -1,8 +1,8 @@
 """What a check holds instead of the learner's objects: handles whose every call is sent, recorded and returned.
 
-A check reads like ordinary code: `pool = solution.BlockPool(8)`, `pool.allocate(3)`, `pool.num_free`. Plain results come
-back as plain Python values, objects as further handles. Whether a name is a method or an attribute is taken from the
-reference, which is the interface that the stub promised.
+A check reads like ordinary code: `pool = solution.BlockPool(8)`, `pool.allocate(3)`, `pool.num_free`. Plain results
+come back as plain Python values, objects as further handles. Whether a name is a method or an attribute is taken from
+the reference, which is the interface that the stub promised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class Channel(Protocol):
 
 
 class Lost(Exception):
-    """The learner's code did not come back: `reason` is "timeout", "stopped" or "exit", `detail` more about it."""
+    """The learner's code did not come back.
+
+    `reason` is "timeout", "stopped", "exit" or "pipe" (see `Report`), `detail` says more about an exit.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -43,7 +46,7 @@ class Raised(Exception):
 
 
 class Rebound(Exception):
-    """The learner's code replaced a builtin."""
+    """The learner's code replaced a builtin or a part of the judge: `args` is (module, name)."""
 
 
 class Session:
@@ -96,7 +99,7 @@ class Session:
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         reply = self._channel.ask(request)
         if "rebound" in reply:
-            raise Rebound(reply["rebound"])
+            raise Rebound(*reply["rebound"])
         return reply
 
     def _state(self, reply: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,11 +6,10 @@ alone, a run that was killed is reported from the events that had arrived.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from course.judge.exercise import Check, Exercise
+from course.judge.exercise import Exercise
 
 
 class Report:
@@ -78,7 +77,7 @@ class Report:
                 "status": "fail",  # until it has passed
                 "message": None,
                 "output": "",
-                "test_code": _source(check),
+                "test_code": check.source,
                 "promise": check.promise,
                 "why": None,
                 "calls": [],
@@ -129,15 +128,9 @@ class Report:
             "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?)",
             "stopped": f"stopped during {during}",
             "exit": f"{during} ended the process itself ({detail})",
+            "pipe": f"{during} wrote into the judge's own pipe, or closed it",
         }[reason]
         if self._tests:
             self._on_fail({"message": message})
         else:
             self._on_broken(message, None)
-
-
-def _source(check: Check) -> str:
-    try:
-        return inspect.getsource(check.run)
-    except OSError:
-        return ""

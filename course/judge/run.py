@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -55,14 +54,15 @@ def _load(exercise: Exercise, source: str, channel: Channel) -> tuple[str, str |
         }
     )
     if "rebound" in reply:
-        return _rebound(reply["rebound"]), None
+        return _rebound(*reply["rebound"]), None
     error = reply.get("raised")
     if error is None:
         return None
     if error["missing"]:
         return f"{exercise.file} has no {error['missing']}: was it renamed or deleted?", None
     if "SyntaxError" in error["bases"]:
-        return f"{exercise.file}, line {error['line']}: this is not valid Python", error["text"]
+        place = f", line {error['line']}" if error["line"] else ""
+        return f"{exercise.file}{place}: this is not valid Python", error["text"]
     if error["type"] == "SystemExit":
         return f"{exercise.file} leaves the program while it is loaded (sys.exit?)", error["text"]
     return f"{exercise.file} raises {error['type']} while it is loaded", error["text"]
@@ -78,11 +78,13 @@ def _run_check(exercise: Exercise, check: Check, session: Session, report: Repor
     except Raised as raised:
         return _raised(exercise, raised.error, report.last_call())
     except Rebound as rebound:
-        return {"message": _rebound(str(rebound))}
+        return {"message": _rebound(*rebound.args)}
     except Lost:
         raise
     except Exception:
         # The check could not work with what came back: a value of the wrong kind, which a check need not foresee.
+        import traceback
+
         text = f"{report.last_call()} gave something that this check cannot work with"
         return {"message": text, "interpreter": traceback.format_exc(limit=-2).rstrip()}
     return None
@@ -96,6 +98,7 @@ def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, A
         "SystemExit": "tried to leave the program (sys.exit?) instead of returning",
         "KeyboardInterrupt": "raised KeyboardInterrupt",
         "RecursionError": "calls itself without end (RecursionError)",
+        "EOFError": "waited for input: nobody is there to type while an answer is judged",
         "MemoryError": "ran out of memory (MemoryError)",
     }
     message = f"{call} {explanations.get(error['type'], 'raised ' + error['type'])}"
@@ -104,5 +107,7 @@ def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, A
     return {"message": message, "interpreter": error["text"]}
 
 
-def _rebound(name: str) -> str:
-    return f"your code replaces the builtin `{name}` for the whole program: give yours another name"
+def _rebound(module: str, name: str) -> str:
+    if module == "builtins":
+        return f"your code replaces the builtin `{name}` for the whole program: give yours another name"
+    return f"your code changes `{name}` in {module}, a part of the judge: leave that as it is"

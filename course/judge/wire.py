@@ -12,6 +12,7 @@ from typing import Any
 
 MAX_DEPTH = 16
 MAX_ITEMS = 100_000
+MAX_TEXT = 1_000_000
 
 
 class Opaque:
@@ -38,7 +39,7 @@ def encode(value: object, reference: Callable[[object], Any], depth: int = 0) ->
         # Longer numbers do not survive the trip through decimal digits (and are no answer to anything we ask).
         return value if int.bit_length(value) < 2048 else {"x": "a very large int"}  # type: ignore[arg-type]
     if kind is str:
-        return value
+        return value if len(value) <= MAX_TEXT else {"x": f"a str of {len(value)} characters"}  # type: ignore[arg-type]
     if depth > MAX_DEPTH:
         return {"x": f"a {kind.__name__} nested too deeply"}
     if isinstance(value, list | tuple | set | frozenset | deque):
