@@ -1,0 +1,37 @@
+"""Loads one model twice: as the engine has it, and as `transformers` has it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from solutions.weights import GPT2Config, Weights, load_weights, read_config
+
+
+def find_folder(name: str) -> Path:
+    """Return a model's folder: the one named, or the hub's snapshot of that name (fetched if need be)."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors", "*.json", "*.txt"]))
+
+
+def load_pair(name: str, dtype: torch.dtype, device: str) -> tuple[GPT2Config, Weights, Any]:
+    """Return (config, the engine's weights, the transformers model) of one model; 'random' is a seeded GPT-2 small."""
+    import transformers
+
+    if name == "random":
+        torch.manual_seed(0)
+        with tempfile.TemporaryDirectory() as folder:
+            transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(folder)
+            return load_pair(folder, dtype, device)
+    folder = find_folder(name)
+    config = read_config(folder)
+    weights = load_weights(folder, config, dtype, torch.device(device))
+    # Eager attention: its products can be seen, and it is the plainest definition there is.
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+    return config, weights, model.to(device).eval()
