@@ -81,7 +81,7 @@ def build_batch(
 
 
 def _touched_blocks(blocks: Sequence[int], block_size: int, first: int, end: int, first_row: int) -> list[int]:
-    """Return (block, first offset, number of tokens, first row) for every block that positions first … end - 1 are in."""
+    """Return (block, first offset, number of tokens, first row) of each block that positions first … end - 1 lie in."""
     touched: list[int] = []
     position = first
     while position < end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Ints
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -166,7 +166,9 @@ class Engine:
         self.scheduler.free_finished()
         return outputs
 
-    def stream(self, prompts: Ints[str | Ints[int]], max_new_tokens: int, eos_token: int | None = None) -> Iterator[Output]:
+    def stream(
+        self, prompts: Ints[str | Ints[int]], max_new_tokens: int, eos_token: int | None = None
+    ) -> Iterator[Output]:
         """Add the prompts and yield their tokens as they come, until all have ended. `request` counts from 0 here."""
         numbers = {self.add(prompt, max_new_tokens, eos_token): index for index, prompt in enumerate(prompts)}
         open_requests = set(numbers)

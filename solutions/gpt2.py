@@ -36,8 +36,8 @@ Observer = Callable[[str, int, torch.Tensor], None]
 class GPT2:
     """The forward pass. T is the number of packed rows, E the width, H the number of heads, D the head size.
 
-    `write_kv` puts a layer's new keys and values, both `[T, H, D]`, into its cache; `attend` returns the attention output
-    `[T, H, D]` of the queries over the cache. Their arguments are those of `attention.write_kv` and
+    `write_kv` puts a layer's new keys and values, both `[T, H, D]`, into its cache; `attend` returns the attention
+    output `[T, H, D]` of the queries over the cache. Their arguments are those of `attention.write_kv` and
     `attention.paged_attention`.
     """
 

@@ -22,6 +22,7 @@ class Pool(Protocol):
 class Table(Protocol):
     """What the scheduler asks of a sequence's block table; see `block_table.BlockTable`."""
 
+    blocks: list[int]
     num_tokens: int
 
     def missing_blocks(self, num_new: int) -> int: ...
@@ -132,8 +133,8 @@ class Scheduler:
         needed = sequence.table.missing_blocks(sequence.num_prompt + sequence.max_new_tokens - 1)
         if needed > self.capacity:
             raise ValueError(
-                f"a prompt of {sequence.num_prompt} tokens and {sequence.max_new_tokens} new ones need {needed} blocks; "
-                f"the pool has {self.capacity}: ask for fewer tokens, or make the pool larger"
+                f"a prompt of {sequence.num_prompt} tokens and {sequence.max_new_tokens} new ones need {needed} "
+                f"blocks; the pool has {self.capacity}: ask for fewer tokens, or make the pool larger"
             )
         self.waiting.append(sequence)
 

@@ -132,7 +132,7 @@ def load_weights(folder: Path, config: GPT2Config, dtype: torch.dtype, device: t
 def random_weights(
     config: GPT2Config, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> Weights:
-    """Return untrained weights as the published model was initialised: enough to compare and to measure, not to read."""
+    """Return untrained weights as the published model was initialised: enough to compare and measure, not to read."""
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for name, shape in tensor_shapes(config).items():

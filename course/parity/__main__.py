@@ -25,7 +25,9 @@ def main() -> int:
     options = parser.parse_args()
     tolerance, gap = BOUNDS[options.dtype]
     config, weights, reference = load_pair(options.model, getattr(torch, options.dtype), options.device)
-    engine = Engine(config, weights, block_size=options.block_size, num_blocks=2 * config.n_positions // options.block_size)
+    engine = Engine(
+        config, weights, block_size=options.block_size, num_blocks=2 * config.n_positions // options.block_size
+    )
     print(engine.describe())
     generator = torch.Generator().manual_seed(0)
     failed = False
@@ -35,7 +37,8 @@ def main() -> int:
         for result in compare(engine, reference, tokens, tolerance):
             wrong = result.divergence is not None or result.log_prob_gap > gap
             failed |= wrong
-            print(f"{length:6}  {result.plan:8} {result.hidden_error:12.1e}  {result.log_prob_gap:12.1e}{'  ✗' if wrong else ''}")
+            figures = f"{result.hidden_error:12.1e}  {result.log_prob_gap:12.1e}"
+            print(f"{length:6}  {result.plan:8} {figures}{'  ✗' if wrong else ''}")
             if result.divergence:
                 print(f"        {result.divergence}")
     tokens = torch.randint(config.vocab_size, (21,), generator=generator).tolist()

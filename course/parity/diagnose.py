@@ -87,7 +87,11 @@ def _at_heads(
         )
     elif heads == list(range(1, num_heads)):
         cause = "strides: only head 0 is right. Are the strides of heads and slots swapped?"
-    elif positions and min(positions) >= block_size and all(position in positions for position in range(block_size, len(mine))):
+    elif (
+        positions
+        and min(positions) >= block_size
+        and all(position in positions for position in range(block_size, len(mine)))
+    ):
         cause = f"block table: the first block of {block_size} is right and all later ones are not"
     elif positions and max(positions) < len(mine) - 1 and 0 in positions:
         cause = "mask or context length: early positions are wrong, so they see keys that they should not"

@@ -26,9 +26,9 @@ def load_pair(name: str, dtype: torch.dtype, device: str) -> tuple[GPT2Config, W
 
     if name == "random":
         torch.manual_seed(0)
-        with tempfile.TemporaryDirectory() as folder:
-            transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(folder)
-            return load_pair(folder, dtype, device)
+        with tempfile.TemporaryDirectory() as saved:
+            transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(saved)
+            return load_pair(saved, dtype, device)
     folder = find_folder(name)
     config = read_config(folder)
     weights = load_weights(folder, config, dtype, torch.device(device))

@@ -40,7 +40,9 @@ def record_reference(model: Any, tokens: list[int]) -> Record:
         ]
     # The blocks' last output is the final layer norm's input.
     hooks.append(
-        model.transformer.ln_f.register_forward_pre_hook(lambda _, args: hidden.append(args[0][0].detach().float().cpu()))
+        model.transformer.ln_f.register_forward_pre_hook(
+            lambda _, args: hidden.append(args[0][0].detach().float().cpu())
+        )
     )
     try:
         with torch.inference_mode():

@@ -85,7 +85,9 @@ class Driver:
     def check(self, step: Any) -> None:
         """Assert what must hold between any two steps."""
         running, waiting = self.scheduler.running, list(self.scheduler.waiting)
-        assert len({id(each) for each in running + waiting}) == len(running) + len(waiting), "a sequence is twice in a queue"
+        assert len({id(each) for each in running + waiting}) == len(running) + len(waiting), (
+            "a sequence is twice in a queue"
+        )
         live = {id(each) for each in running + waiting}
         for sequence in self.sequences:
             assert (id(sequence) in live) != sequence.is_finished, "a sequence is lost, or finished and still queued"
@@ -96,14 +98,14 @@ class Driver:
         assert [self.pool.ref_count(block) for block in range(self.num_blocks)] == owners, "counts are not the owners"
         assert self.pool.num_free == owners.count(0), "free + owned is not the pool"
         assert all(sequence.num_computed == 0 for sequence in waiting), "a waiting sequence owns blocks"
-        assert all(0 <= each.num_uncomputed for each in running)
+        assert all(each.num_uncomputed >= 0 for each in running)
         assert step.num_tokens == sum(each.num_new for each in step.batch) <= self.scheduler.max_step_tokens
         assert len(running) <= self.scheduler.max_running
         self.sequences = [each for each in self.sequences if not each.is_finished]
 
 
 def random_history(seed: int, num_steps: int, module: Any = scheduler) -> int:
-    """Play a random history of adding, stepping and aborting; return how many requests ran to their end, all rightly."""
+    """Play a random history of adding, stepping and aborting; return how many requests ended, all as if alone."""
     rng = random.Random(seed)
     block_size = rng.choice([1, 2, 4, 16])
     num_blocks = rng.randint(6, 30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -83,7 +82,10 @@ def swapped_strides(keys: Any, values: Any, cache: Any, slots: Any, touched: Any
     """Head h of slot s is written where head s of slot h belongs: right for head 0 of slot 0 only."""
     attention.write_kv(keys.roll(1, 1), values.roll(1, 1), cache, slots)
     attention.write_kv(
-        torch.cat([keys[:, :1], keys.roll(1, 1)[:, 1:]], 1), torch.cat([values[:, :1], values.roll(1, 1)[:, 1:]], 1), cache, slots
+        torch.cat([keys[:, :1], keys.roll(1, 1)[:, 1:]], 1),
+        torch.cat([values[:, :1], values.roll(1, 1)[:, 1:]], 1),
+        cache,
+        slots,
     )
 
 
@@ -157,5 +159,3 @@ def test_the_right_engine_has_no_divergence() -> None:
     theirs = record_reference(tiny_model()[2], tokens)
     for plan in ([40], [38, 1, 1], [20, 20], [1] * 40):
         assert diagnose(record_engine(engine_with(), tokens, plan), theirs, TOLERANCE, 16) is None
-
-

@@ -240,15 +240,27 @@ BUGS = [
     ),
     ("SC18", "len(self.running) < self.max_running", "sum(each.num_new > 1 for each in step.batch) < self.max_running"),
     ("SC21", "step.num_tokens < self.max_step_tokens:", "True:\n            self.waiting[0].table.append(1)"),
-    ("SC22", "sequence.table.free()\n        self.running.remove", "sequence.table.pool.free(sequence.table.blocks)\n        self.running.remove"),
+    (
+        "SC22",
+        "sequence.table.free()\n        self.running.remove",
+        "sequence.table.pool.free(sequence.table.blocks)\n        self.running.remove",
+    ),
     ("SC24", "key=lambda each: not each.is_decoding", "key=lambda each: each.is_decoding"),
     ("SC26", "min(sequence.num_uncomputed, self.max_step_tokens - step.num_tokens)", "sequence.num_uncomputed"),
-    ("SC27", "while sequence.num_computed and not self.put_into(step, sequence):", "if not self.put_into(step, sequence):\n              for _ in range(1):"),
-    ("SC28", "                    break\n", "                    self.running.remove(sequence)\n                    break\n"),
+    (
+        "SC27",
+        "while sequence.num_computed and not self.put_into(step, sequence):",
+        "if not self.put_into(step, sequence):\n              for _ in range(1):",
+    ),
+    (
+        "SC28",
+        "                    break\n",
+        "                    self.running.remove(sequence)\n                    break\n",
+    ),
     ("SC32", "            sequence.num_skips = 0\n", ""),
     ("SC33", "return len(self.tokens) + self.num_unread", "return self.num_prompt + self.num_unread"),
     ("SC10", "sequence.num_unread += scheduled.samples", "sequence.num_unread += 1"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("entry", "find", "replace"), BUGS, ids=[entry for entry, _, _ in BUGS])

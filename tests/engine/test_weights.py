@@ -115,7 +115,9 @@ def test_another_kind_of_model_is_refused(folder: Path, name: str, value: object
         read_config(folder)
 
 
-@pytest.mark.parametrize(("name", "millions"), [("gpt2", 124.4), ("gpt2-medium", 354.8), ("gpt2-large", 774.0), ("gpt2-xl", 1557.6)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("gpt2", 124.4), ("gpt2-medium", 354.8), ("gpt2-large", 774.0), ("gpt2-xl", 1557.6)]
+)
 def test_the_published_sizes(name: str, millions: float) -> None:
     parameters = sum(torch.Size(shape).numel() for shape in tensor_shapes(CONFIGS[name]).values())
     assert round(parameters / 1e6, 1) == millions
