@@ -5,9 +5,9 @@
     python -m tests.engine.gpu_kernels --sweep prefill
 
 A measurement is a CUDA graph of calls, replayed; each call reads another layer's cache, so that together they outgrow
-the L2 cache, as in a model (`cold` says whether they do). `us` is the time of one call, the median over the replays, `p10`
-and `p90` its spread. `floor_us` is the time in which `--bandwidth` moves the bytes that must be moved. `sdpa_us` is
-PyTorch's scaled_dot_product_attention on contiguous keys and values.
+the L2 cache, as in a model (`cold` says whether they do). `us` is the time of one call, the median over the replays,
+`p10` and `p90` its spread. `floor_us` is the time in which `--bandwidth` moves the bytes that must be moved. `sdpa_us`
+is PyTorch's scaled_dot_product_attention on contiguous keys and values.
 """
 
 from __future__ import annotations
