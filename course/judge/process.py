@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from course.judge.exercise import Exercise
-from course.judge.remote import Lost
+from course.judge.remote import Lost, StartError
 from course.judge.report import Report
 from course.judge.run import run_checks
 
@@ -24,10 +24,6 @@ START_LIMIT = 30.0  # seconds for the child's interpreter to come up; the exerci
 MEMORY_LIMIT = 1 << 30  # bytes of address space for exercises that need Python alone
 REPLY_LIMIT = 64 << 20  # bytes that one run may send back, a multiple of what any right answer does
 PIPE_ROOM = 4096  # bytes that an empty pipe takes at once on every system
-
-
-class StartError(Exception):
-    """The child's interpreter did not come up. The machine is at fault, not the answer."""
 
 
 class ProcessChannel:

@@ -1,0 +1,50 @@
+"""`next` and `hint`: what to write, where, and as much help as was asked for."""
+
+from __future__ import annotations
+
+from course.judge.console.answers import place_to_write, read_answer
+from course.judge.console.invocation import command
+from course.judge.console.progress import Progress
+from course.judge.console.prose import markdown
+from course.judge.console.standing import next_standing, standings
+from course.judge.console.terminal import Terminal
+from course.judge.console.verdict import next_row
+from course.judge.exercise import Exercise
+
+KINDS = ("the idea", "the place", "nearly the code")
+
+
+def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) -> int:
+    """Print the next exercise: its task, where to write, and the command that judges it."""
+    standing = next_standing(standings(progress, time_limit))
+    if standing is None:
+        terminal.write(["", "Every exercise is passed: the parts of the engine are yours.", ""])
+        return 0
+    exercise = standing.exercise
+    line, symbol = place_to_write(exercise, read_answer(exercise.module))
+    title = f"{terminal.paint(exercise.id, 'bold')}: {terminal.clean(exercise.title)} ({exercise.difficulty})"
+    lines = ["", title, "", *markdown(terminal, exercise.task), ""]
+    lines += [
+        f"  Write {terminal.paint(symbol, 'code')} at {terminal.paint(f'{exercise.file}:{line}', 'code')}, then:",
+        "",
+    ]
+    terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
+    return 0
+
+
+def show_hints(terminal: Terminal, progress: Progress, exercise: Exercise, number: int | None) -> int:
+    """Print one hint more than last time, with those before it; or the hint of that number."""
+    total = len(exercise.hints)
+    last = number or min(progress.hints_seen(exercise) + 1, total)
+    remembered = progress.remember_hints(exercise, last)
+    lines = [""]
+    for index in range(last) if number is None else [last - 1]:
+        kind = KINDS[index] if index < len(KINDS) else "more"
+        lines += [terminal.paint(f"Hint {index + 1} of {total} for {exercise.id}: {kind}", "bold"), ""]
+        lines += [*markdown(terminal, exercise.hints[index]), ""]
+    if last == total:
+        lines += [f"That was the last hint. {command('diff', exercise.id, '--give-up')} shows the reference.", ""]
+    if not remembered:
+        lines += ["(practice/.judge/ cannot be written, so the judge will not remember that you saw this.)", ""]
+    terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
+    return 0
