@@ -17,6 +17,7 @@ export class Python {
   readonly #worker: Worker;
   #pending: { run: number; listener: RunListener; resolve(report: string): void; reject(error: Error): void } | null =
     null;
+  #loaded = false;
   #runs = 0;
   #settle!: { resolve(): void; reject(error: Error): void };
 
@@ -57,8 +58,11 @@ export class Python {
   }
 
   #receive(message: Message): void {
-    if (message.kind === "ready") return this.#settle.resolve();
-    if (message.kind === "broken") return this.#break(new Error(message.message));
+    if (message.kind === "ready") {
+      this.#loaded = true;
+      return this.#settle.resolve();
+    }
+    if (message.kind === "broken") return this.#loaded ? undefined : this.#break(new Error(message.message));
     const pending = this.#pending;
     if (!pending || message.run !== pending.run) return;
     switch (message.kind) {
