@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING
 
+from course.judge import spawn
 from course.judge.console.arguments import Request, UsageError, find_id, help_lines, read_arguments
 from course.judge.console.invocation import command
-from course.judge.console.progress import Progress
-from course.judge.console.terminal import Terminal
-from course.judge.exercise import Exercise, exercise_ids, find_exercise, load_exercises
-from course.judge.remote import StartError
+
+if TYPE_CHECKING:
+    # Nothing heavy here: the child process is started before the rest is imported.
+    from course.judge.console.progress import Progress
+    from course.judge.console.terminal import Terminal
+    from course.judge.exercise import Exercise
 
 
 def main(arguments: list[str]) -> int:
@@ -22,23 +25,27 @@ def main(arguments: list[str]) -> int:
     color = "--no-color" not in arguments
     try:
         request = read_arguments(arguments)
-        return _run(request, Terminal.of(sys.stdout, color=color))
+        if request.command == "check" and request.exercise is not None:
+            spawn.start_ahead()
+        return _run(request, color=color)
     except UsageError as error:
-        return _complain(sys.stderr, str(error), color=color)
-    except StartError as error:
-        text = f"Your code cannot be run here: {error}\n{command('doctor')} says more."
-        return _complain(sys.stderr, text, color=color)
+        return _complain(str(error), color=color)
+    except spawn.StartError as error:
+        return _complain(f"Your code cannot be run here: {error}\n{command('doctor')} says more.", color=color)
     except BrokenPipeError:
         # Whoever read along has gone (`| head`); Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return _complain(sys.stderr, "Stopped.", color=color)
+        return _complain("Stopped.", color=color)
 
 
-def _run(request: Request, terminal: Terminal) -> int:
+def _run(request: Request, *, color: bool) -> int:
     # Each command imports what it needs, so that none waits for the others.
-    progress = Progress()
+    from course.judge.console.progress import Progress
+    from course.judge.console.terminal import Terminal
+
+    terminal, progress = Terminal.of(sys.stdout, color=color), Progress()
     options, limit = request.options, request.time_limit
     match request.command:
         case "check" | "watch":
@@ -59,9 +66,10 @@ def _run(request: Request, terminal: Terminal) -> int:
             try:
                 return reset(terminal, _exercise(request), whole_file="--file" in options)
             except ResetError as error:
-                return _complain(sys.stderr, str(error), color=terminal.color)
+                return _complain(str(error), color=color)
         case "list":
             from course.judge.console.listing import show_list
+            from course.judge.exercise import load_exercises
 
             return show_list(terminal, load_exercises(), as_json="--json" in options)
         case "doctor":
@@ -80,11 +88,13 @@ def _run(request: Request, terminal: Terminal) -> int:
 def _judge(request: Request, terminal: Terminal, progress: Progress) -> int:
     from course.judge.console.check import check_one, check_started
     from course.judge.console.standing import limited
-    from course.judge.console.watch import watch
+    from course.judge.exercise import load_exercises
 
     one = request.exercise is not None
     exercises = [limited(each, request.time_limit) for each in ([_exercise(request)] if one else load_exercises())]
     if request.command == "watch":
+        from course.judge.console.watch import watch
+
         return watch(terminal, progress, exercises)
     as_json = "--json" in request.options
     if one:
@@ -109,11 +119,15 @@ def _hint(request: Request, terminal: Terminal, progress: Progress) -> int:
 
 
 def _exercise(request: Request) -> Exercise:
+    from course.judge.exercise import exercise_ids, find_exercise
+
     return find_exercise(find_id(request.exercise or "", sorted(exercise_ids())))
 
 
-def _complain(stream: TextIO, text: str, *, color: bool) -> int:
-    """Say on `stream` why nothing was done."""
-    terminal = Terminal.of(stream, color=color)
+def _complain(text: str, *, color: bool) -> int:
+    """Say on stderr why nothing was done."""
+    from course.judge.console.terminal import Terminal
+
+    terminal = Terminal.of(sys.stderr, color=color)
     terminal.write(terminal.clean(text).split("\n"))
     return 2

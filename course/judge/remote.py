@@ -37,10 +37,6 @@ class Lost(Exception):
         self.detail = detail
 
 
-class StartError(Exception):
-    """There is no agent to ask: the child's interpreter did not come up. The machine is at fault, not the answer."""
-
-
 class Raised(Exception):
     """The learner's code raised; `error` is the agent's description of it."""
 

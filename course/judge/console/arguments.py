@@ -68,12 +68,22 @@ def read_arguments(words: Iterable[str]) -> Request:
             options.add(_known(word, [name for name in OPTIONS if " " not in name], "option"))
         else:
             names.append(word)
-    name = _known(names.pop(0) if names else "board", COMMANDS, "command")
+    name = names.pop(0) if names else "board"
+    if name not in COMMANDS:
+        _refuse_bare_id(name)
+    name = _known(name, COMMANDS, "command")
     if name == "help":
         return Request("help", None, None, frozenset(), None)
     for option in sorted(options - {"--no-color", *COMMANDS[name].options}):
-        raise UsageError(f"{name} takes no {option}")
+        raise UsageError(f"{name} takes no {option}. {command('help')} shows what it takes.")
     return Request(name, *_operands(name, names), frozenset(options), time_limit)
+
+
+def _refuse_bare_id(word: str) -> None:
+    from course.judge.exercise import exercise_ids
+
+    if word in exercise_ids():
+        raise UsageError(f"{word} is an exercise. Its answer is judged by: {command('check', word)}")
 
 
 def find_id(typed: str, ids: Iterable[str]) -> str:
@@ -98,14 +108,14 @@ def _operands(name: str, words: list[str]) -> tuple[str | None, int | None]:
     takes = COMMANDS[name].takes
     room = len(takes.split())
     if len(words) > room:
-        raise UsageError(f"{name} takes {takes or 'nothing more'}, and there is {words[room]!r} too")
+        raise UsageError(f"{name} takes {takes or 'nothing more'}, and there is {words[room]!r} too.")
     if takes == "id" and not words:
-        raise UsageError(f"{name} needs an exercise: {command(name, 'block-pool')}, for example")
+        raise UsageError(f"{name} needs an exercise, for example: {command(name, 'block-pool')}")
     number = None
     if name == "hint" and words and words[-1].isdecimal():
         number = int(words.pop())
     elif len(words) == 2:
-        raise UsageError(f"{words[1]!r} is no number of a hint")
+        raise UsageError(f"{words[1]!r} is no number of a hint.")
     return (words[0] if words else None), number
 
 
@@ -115,7 +125,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 3600:
-        raise UsageError(f"--time-limit takes seconds from 0 to 3600, and {text!r} is not that")
+        raise UsageError(f"--time-limit takes seconds from 0 to 3600, and {text!r} is not that.")
     return seconds
 
 

@@ -25,7 +25,8 @@ def show_difference(terminal: Terminal, progress: Progress, exercise: Exercise, 
     for symbol in exercise.symbols:
         lines += ["", terminal.paint(symbol, "bold")]
         lines += _difference(terminal, mine.get(symbol, ""), reference[symbol])
-    terminal.write([*lines, "", *next_row(terminal, command("next")), ""])
+    action = command("next") if progress.has_passed(exercise) else command("check", exercise.id)
+    terminal.write([*lines, "", *next_row(terminal, action), ""])
     return 0
 
 

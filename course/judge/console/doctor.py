@@ -13,8 +13,9 @@ from course.judge.console.progress import FOLDER
 from course.judge.console.terminal import Terminal
 from course.judge.exercise import ROOT, Exercise, find_exercise, load_exercises
 from course.judge.process import MEMORY_LIMIT, judge
-from course.judge.remote import StartError
+from course.judge.spawn import StartError
 from course.judge.stub import reference_source
+from course.judge.stubs import stale_hashes
 from course.judge.untouched import is_untouched
 
 OPTIONAL = {"torch": "tensors and parity", "triton": "kernels on a GPU", "transformers": "GPT-2's weights"}
@@ -28,7 +29,8 @@ def examine(terminal: Terminal) -> int:
         ("ok", "Python", f"{platform.python_version()} at {sys.executable}"),
         ("ok", "system", f"{platform.system()} {platform.release()} on {platform.machine()}"),
         _files(exercises),
-        _stubs(exercises),
+        _answers(exercises),
+        _stubs(),
         *_child(),
         _memory(),
         _remembers(),
@@ -68,10 +70,17 @@ def _modules(exercises: tuple[Exercise, ...]) -> list[str]:
     return sorted({exercise.module for exercise in exercises})
 
 
-def _stubs(exercises: tuple[Exercise, ...]) -> tuple[str, str, str]:
+def _answers(exercises: tuple[Exercise, ...]) -> tuple[str, str, str]:
     modules = _modules(exercises)
     untouched = [module for module in modules if is_untouched(module, read_answer(module).text or "")]
     return "ok", "answers", f"{len(modules) - len(untouched)} of {len(modules)} files in practice/ have been worked on"
+
+
+def _stubs() -> tuple[str, str, str]:
+    stale = stale_hashes()
+    if stale:
+        return "info", "stubs", f"not those of this version: {', '.join(stale)} (python -m course.judge.stubs)"
+    return "ok", "stubs", "those of this version of the course"
 
 
 def _child() -> list[tuple[str, str, str]]:

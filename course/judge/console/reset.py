@@ -25,6 +25,10 @@ def reset(terminal: Terminal, exercise: Exercise, *, whole_file: bool) -> int:
     """Reset one exercise (or its whole file) after keeping a dated copy."""
     answer = read_answer(exercise.module)
     text = None if whole_file or answer.text is None else _with_stub(exercise, answer.text)
+    if text is not None and text == answer.text:
+        terminal.write(["", f"{exercise.id} in {exercise.file} is the stub already.", ""])
+        terminal.write([*next_row(terminal, command("check", exercise.id)), ""])
+        return 0
     what = f"{exercise.id} in {exercise.file}" if text is not None else f"the whole of {exercise.file}"
     try:
         backup = _keep(exercise.module)
