@@ -92,7 +92,7 @@ def find_id(typed: str, ids: Iterable[str]) -> str:
 
 
 def help_lines() -> list[str]:
-    width = max(len(f"{name} {each.takes}") for name, each in COMMANDS.items()) + 2
+    width = max(len(name) for name in [*OPTIONS, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
     lines = ["", f"{command()} [command]", ""]
     lines += [f"  {f'{name} {each.takes}':<{width}}{each.does}" for name, each in COMMANDS.items()]
     lines += ["", *(f"  {name:<{width}}{text}" for name, text in OPTIONS.items())]

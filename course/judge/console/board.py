@@ -13,6 +13,7 @@ from course.judge.console.verdict import next_row
 from course.judge.exercise import FOLDER
 
 STATES = {"passed": ("good", "passed"), "red": ("bad", "started, still red"), "unwritten": ("dim", "not written yet")}
+TITLE = "Build a paged LLM inference engine, and measure it honestly"
 BAR_WIDTH = 24
 
 
@@ -26,14 +27,16 @@ def show_board(terminal: Terminal, progress: Progress, time_limit: float | None)
 def progress_line(terminal: Terminal, found: list[Standing]) -> str:
     """Return how much is passed, as a bar and in words."""
     passed = sum(standing.state == "passed" for standing in found)
-    full = BAR_WIDTH * passed // max(len(found), 1)
-    bar = terminal.paint(terminal.symbol("full") * full, "good") + terminal.symbol("empty") * (BAR_WIDTH - full)
-    return f"{bar}  {passed} of {len(found)} exercises passed"
+    words = f"{passed} of {len(found)} exercises passed"
+    width = min(BAR_WIDTH, terminal.width - len(words) - 2)
+    full = width * passed // max(len(found), 1)
+    bar = terminal.paint(terminal.symbol("full") * full, "good") + terminal.symbol("empty") * (width - full)
+    return f"{bar}  {words}"
 
 
 def _board(terminal: Terminal, found: list[Standing]) -> list[str]:
     titles = _chapter_titles()
-    lines = ["", terminal.paint("Build a paged LLM inference engine, and measure it honestly", "bold")]
+    lines = ["", *(terminal.paint(line, "bold") for line in wrap(TITLE, terminal.width))]
     chapter = 0
     for standing in found:
         if standing.exercise.chapter != chapter:

@@ -53,7 +53,7 @@ def check_started(
     for exercise in started:
         report, seconds = _judge(exercise, answers[exercise.module], progress)
         reports.append(report)
-        terminal.write([f"  {headline(terminal, exercise, report, seconds)}"])
+        terminal.write(f"  {line}" for line in headline(terminal, exercise, report, seconds))
         if report["status"] != "pass" and not first_failure:
             place = _place(exercise, answers[exercise.module])
             first_failure = full_verdict(terminal, exercise, report, seconds, place)

@@ -10,6 +10,7 @@ import time
 from course.judge.console.answers import read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import FOLDER
+from course.judge.console.prose import wrap
 from course.judge.console.terminal import Terminal
 from course.judge.exercise import ROOT, Exercise, find_exercise, load_exercises
 from course.judge.process import MEMORY_LIMIT, judge
@@ -37,17 +38,19 @@ def examine(terminal: Terminal) -> int:
         *(_optional(name, use) for name, use in OPTIONAL.items()),
     ]
     width = max(len(name) for _, name, _ in rows)
-    terminal.write([""] + [_line(terminal, *row, width) for row in rows])
+    terminal.write(["", *(line for row in rows for line in _lines(terminal, *row, width))])
     broken = any(state == "bad" for state, _, _ in rows)
     verdict = "This machine cannot judge answers yet: see above." if broken else "This machine can judge answers."
     terminal.write(["", verdict, ""] + ([] if broken else [f"  next  {command()}", ""]))
     return 2 if broken else 0
 
 
-def _line(terminal: Terminal, state: str, name: str, text: str, width: int) -> str:
+def _lines(terminal: Terminal, state: str, name: str, text: str, width: int) -> list[str]:
     symbol, style = {"ok": ("passed", "good"), "bad": ("red", "bad"), "info": ("unwritten", "dim")}[state]
     mark = terminal.symbol(symbol).ljust(len(terminal.symbol("passed")))
-    return f"  {terminal.paint(mark, style)} {name:<{width}}  {terminal.clean(text)}"
+    indent = len(mark) + width + 5
+    first, *rest = wrap(terminal.clean(text), terminal.width - indent)
+    return [f"  {terminal.paint(mark, style)} {name:<{width}}  {first}", *(" " * indent + line for line in rest)]
 
 
 def _files(exercises: tuple[Exercise, ...]) -> tuple[str, str, str]:

@@ -24,10 +24,7 @@ def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) 
     line, symbol = place_to_write(exercise, read_answer(exercise.module))
     title = f"{terminal.paint(exercise.id, 'bold')}: {terminal.clean(exercise.title)} ({exercise.difficulty})"
     lines = ["", title, "", *markdown(terminal, exercise.task), ""]
-    lines += [
-        f"  Write {terminal.paint(symbol, 'code')} at {terminal.paint(f'{exercise.file}:{line}', 'code')}, then:",
-        "",
-    ]
+    lines += [*markdown(terminal, f"Write `{symbol}` at `{exercise.file}:{line}`, then:"), ""]
     terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
     return 0
 

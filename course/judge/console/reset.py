@@ -54,6 +54,7 @@ def _with_stub(exercise: Exercise, text: str) -> str | None:
         for symbol in exercise.symbols:
             if symbol not in symbol_sources(text):
                 text = _with_missing(text, symbol, stub)
+        text = _with_imports(text, stub)
         ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
@@ -72,6 +73,28 @@ def _with_missing(text: str, symbol: str, stub: str) -> str:
         return "\n".join([*lines[:end], "", symbol_sources(stub)[symbol].rstrip("\n"), *lines[end:], ""])
     source = next(node for node in ast.parse(stub).body if isinstance(node, ast.ClassDef) and node.name == owner)
     return "\n".join([*lines, "", "", *stub.split("\n")[source.lineno - 1 : source.end_lineno], ""])
+
+
+def _with_imports(text: str, stub: str) -> str:
+    """Return `text` with the imports of the stub that it lacks, behind its docstring and `__future__` imports."""
+    there = _imports(text)
+    missing = [line for name, line in _imports(stub).items() if name not in there]
+    if not missing:
+        return text
+    top = 0
+    for node in ast.parse(text).body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not is_docstring and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            break
+        top = node.end_lineno or top
+    lines = text.split("\n")
+    return "\n".join([*lines[:top], *([""] if top else []), *dict.fromkeys(missing), "", *lines[top:]])
+
+
+def _imports(text: str) -> dict[str, str]:
+    """Return the lines of the imports at the top level, by each name that they bring in."""
+    nodes = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {alias.asname or alias.name: ast.unparse(node) for node in nodes for alias in node.names}
 
 
 def _keep(module: str) -> Path | None:

@@ -18,7 +18,7 @@ def full_verdict(
     terminal: Terminal, exercise: Exercise, report: dict[str, Any], seconds: float, place: str
 ) -> list[str]:
     """Return the lines that tell everything about one run. `place` is where to go on writing."""
-    lines = [headline(terminal, exercise, report, seconds), ""]
+    lines = [*headline(terminal, exercise, report, seconds), ""]
     if report["status"] == "pass":
         return lines
     failed = report["tests"][-1] if report["tests"] and report["message"] is None else None
@@ -30,15 +30,17 @@ def full_verdict(
         lines += [*_prose(terminal, failed["promise"]), "", *_calls(terminal, failed["calls"]), ""]
         lines += _row(terminal, "happened", failed["message"])
         lines += _row(terminal, "expected", failed["expected"])
-        lines += _row(terminal, "why", failed["why"])
+        came_back = failed["calls"] and failed["calls"][-1]["returned"] is not None
+        # Why the promise matters is no answer to a call that broke off.
+        lines += _row(terminal, "why", failed["why"] if came_back or failed["expected"] else None)
     source = failed or report
     lines += _block(terminal, "printed", _last_lines(source["output"] or report["output"]))
     lines += _block(terminal, "Python", (source["interpreter"] or "").split("\n"))
     return [*lines, *next_row(terminal, command_of(report)), ""]
 
 
-def headline(terminal: Terminal, exercise: Exercise, report: dict[str, Any], seconds: float) -> str:
-    """Return the verdict as one line."""
+def headline(terminal: Terminal, exercise: Exercise, report: dict[str, Any], seconds: float) -> list[str]:
+    """Return the verdict in a sentence, which is one line where there is room."""
     kept = sum(test["status"] == "pass" for test in report["tests"])
     total = len(exercise.checks)
     if report["status"] == "pass":
@@ -51,7 +53,10 @@ def headline(terminal: Terminal, exercise: Exercise, report: dict[str, Any], sec
             text = "not written yet"
     else:
         mark, style, text = "red", "bad", f"{kept} of {total} promises kept, the next is not"
-    return f"{terminal.paint(terminal.symbol(mark), style)} {terminal.paint(exercise.id, 'bold')}: {text}"
+    symbol = terminal.symbol(mark)
+    first, *rest = wrap(f"{exercise.id}: {text}", terminal.width - len(symbol) - 3)
+    first = first.replace(exercise.id, terminal.paint(exercise.id, "bold"), 1)
+    return [f"{terminal.paint(symbol, style)} {first}", *(f"  {line}" for line in rest)]
 
 
 def next_row(terminal: Terminal, action: str) -> list[str]:
