@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tomllib
 
+from course.judge.console.guide import ALL_PASSED
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
-from course.judge.console.prose import styled, wrap
+from course.judge.console.prose import heading, sentence
 from course.judge.console.standing import Standing, next_standing, standings
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
@@ -36,7 +37,7 @@ def progress_line(terminal: Terminal, found: list[Standing]) -> str:
 
 def _board(terminal: Terminal, found: list[Standing]) -> list[str]:
     titles = _chapter_titles()
-    lines = ["", *(terminal.paint(line, "bold") for line in wrap(TITLE, terminal.width))]
+    lines = ["", *heading(terminal, TITLE)]
     chapter = 0
     for standing in found:
         if standing.exercise.chapter != chapter:
@@ -63,21 +64,17 @@ def _advice(terminal: Terminal, found: list[Standing]) -> list[str]:
     """Return what red means, and the next action."""
     standing = next_standing(found)
     if standing is None:
-        return [*_prose(terminal, "Every exercise is passed: the parts of the engine are yours."), ""]
+        return sentence(terminal, ALL_PASSED)
     lines = []
     if any(each.state == "unwritten" for each in found):
-        lines += _prose(terminal, "What is not written yet is red on purpose: each part is yours to write.")
+        lines += sentence(terminal, "What is not written yet is red on purpose: each part is yours to write.")
         lines.append("")
     exercise = standing.exercise
     if standing.state == "red":
-        lines += _prose(terminal, f"Going on with {exercise.id} in {exercise.file}: {standing.message}")
+        lines += sentence(terminal, f"Going on with {exercise.id} in {exercise.file}: {standing.message}")
         return [*lines, "", *next_row(terminal, command("check", exercise.id))]
-    lines += _prose(terminal, f"Next is {exercise.id} in {exercise.file}: {exercise.title}.")
+    lines += sentence(terminal, f"Next is {exercise.id} in {exercise.file}: {exercise.title}.")
     return [*lines, "", *next_row(terminal, command("next"))]
-
-
-def _prose(terminal: Terminal, text: str) -> list[str]:
-    return styled(terminal, wrap(terminal.clean(text), terminal.width))
 
 
 def _chapter_titles() -> dict[str, str]:

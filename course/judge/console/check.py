@@ -9,6 +9,7 @@ from typing import Any
 from course.judge.console.answers import Answer, is_started, place_to_write, read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
+from course.judge.console.prose import sentence
 from course.judge.console.standing import judge_answer
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import command_of, full_verdict, headline, next_row
@@ -41,13 +42,20 @@ def check_started(
         return _exit_code(reports)
     if not started:
         terminal.write(
-            ["", "Nothing to check: no exercise is started yet.", "", *next_row(terminal, command("next")), ""]
+            [
+                "",
+                *sentence(terminal, "Nothing to check: no exercise is started yet."),
+                "",
+                *next_row(terminal, command("next")),
+                "",
+            ]
         )
         return 1
     if len(started) == 1:
-        terminal.write(["", f"Checking {started[0].id}, the one exercise that you have started."])
+        terminal.write(["", *sentence(terminal, f"Checking {started[0].id}, the one exercise that you have started.")])
         return check_one(terminal, progress, started[0])
-    terminal.write(["", f"Checking the {len(started)} exercises that you have started, of {len(exercises)}:"])
+    opening = f"Checking the {len(started)} exercises that you have started, of {len(exercises)}:"
+    terminal.write(["", *sentence(terminal, opening)])
     reports = []
     first_failure: list[str] = []
     for exercise in started:

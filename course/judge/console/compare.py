@@ -7,6 +7,7 @@ import difflib
 from course.judge.console.answers import read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
+from course.judge.console.prose import heading, sentence
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import Exercise
@@ -17,11 +18,11 @@ def show_difference(terminal: Terminal, progress: Progress, exercise: Exercise, 
     """Print the difference, once the exercise has passed or the learner has given up on it."""
     if not give_up and not progress.has_passed(exercise):
         refusal = f"The reference of {exercise.id} is shown once your answer has passed, or with --give-up."
-        terminal.write(["", refusal, "", *next_row(terminal, command("check", exercise.id)), ""])
+        terminal.write(["", *sentence(terminal, refusal), "", *next_row(terminal, command("check", exercise.id)), ""])
         return 1
     reference = symbol_sources(reference_source(exercise.module))
     mine = _my_symbols(exercise)
-    lines = ["", f"{terminal.paint(exercise.id, 'bold')}: - is yours, + is the reference"]
+    lines = ["", *heading(terminal, f"{exercise.id}: - is yours, + is the reference")]
     for symbol in exercise.symbols:
         lines += ["", terminal.paint(symbol, "bold")]
         lines += _difference(terminal, mine.get(symbol, ""), reference[symbol])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from course.judge.console.answers import place_to_write, read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
-from course.judge.console.prose import markdown
+from course.judge.console.prose import heading, markdown, sentence
 from course.judge.console.standing import next_standing, standings
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import Exercise
 
+ALL_PASSED = "Every exercise is passed: the parts of the engine are yours."
 KINDS = ("the idea", "the place", "nearly the code")
 
 
@@ -18,12 +19,12 @@ def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) 
     """Print the next exercise: its task, where to write, and the command that judges it."""
     standing = next_standing(standings(progress, time_limit))
     if standing is None:
-        terminal.write(["", "Every exercise is passed: the parts of the engine are yours.", ""])
+        terminal.write(["", *sentence(terminal, ALL_PASSED), ""])
         return 0
     exercise = standing.exercise
     line, symbol = place_to_write(exercise, read_answer(exercise.module))
-    title = f"{terminal.paint(exercise.id, 'bold')}: {terminal.clean(exercise.title)} ({exercise.difficulty})"
-    lines = ["", title, "", *markdown(terminal, exercise.task), ""]
+    title = heading(terminal, f"{exercise.id}: {exercise.title} ({exercise.difficulty})")
+    lines = ["", *title, "", *markdown(terminal, exercise.task), ""]
     lines += [*markdown(terminal, f"Write `{symbol}` at `{exercise.file}:{line}`, then:"), ""]
     terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
     return 0
@@ -37,11 +38,13 @@ def show_hints(terminal: Terminal, progress: Progress, exercise: Exercise, numbe
     lines = [""]
     for index in range(last) if number is None else [last - 1]:
         kind = KINDS[index] if index < len(KINDS) else "more"
-        lines += [terminal.paint(f"Hint {index + 1} of {total} for {exercise.id}: {kind}", "bold"), ""]
+        lines += [*heading(terminal, f"Hint {index + 1} of {total} for {exercise.id}: {kind}"), ""]
         lines += [*markdown(terminal, exercise.hints[index]), ""]
     if last == total:
-        lines += [f"That was the last hint. {command('diff', exercise.id, '--give-up')} shows the reference.", ""]
+        reference = command("diff", exercise.id, "--give-up")
+        lines += [*sentence(terminal, f"That was the last hint. {reference} shows the reference."), ""]
     if not remembered:
-        lines += ["(practice/.judge/ cannot be written, so the judge will not remember that you saw this.)", ""]
+        note = "(practice/.judge/ cannot be written, so the judge will not remember that you saw this.)"
+        lines += [*sentence(terminal, note), ""]
     terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
     return 0

@@ -30,6 +30,16 @@ def styled(terminal: Terminal, lines: list[str]) -> list[str]:
     return re.sub(r"`(.+?)`", lambda match: _paint(terminal, match[1], "code"), text, flags=re.DOTALL).split("\n")
 
 
+def sentence(terminal: Terminal, text: str) -> list[str]:
+    """Return the lines of one paragraph."""
+    return styled(terminal, wrap(terminal.clean(text), terminal.width))
+
+
+def heading(terminal: Terminal, text: str) -> list[str]:
+    """Return the lines of a heading."""
+    return [terminal.paint(line, "bold") for line in wrap(terminal.clean(text), terminal.width)]
+
+
 def markdown(terminal: Terminal, text: str, indent: int = 2) -> list[str]:
     """Return the lines of a Markdown text."""
     result: list[str] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from course.judge.console.answers import answer_path, read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import FOLDER
+from course.judge.console.prose import sentence
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import ROOT, Exercise
@@ -26,7 +27,7 @@ def reset(terminal: Terminal, exercise: Exercise, *, whole_file: bool) -> int:
     answer = read_answer(exercise.module)
     text = None if whole_file or answer.text is None else _with_stub(exercise, answer.text)
     if text is not None and text == answer.text:
-        terminal.write(["", f"{exercise.id} in {exercise.file} is the stub already.", ""])
+        terminal.write(["", *sentence(terminal, f"{exercise.id} in {exercise.file} is the stub already."), ""])
         terminal.write([*next_row(terminal, command("check", exercise.id)), ""])
         return 0
     what = f"{exercise.id} in {exercise.file}" if text is not None else f"the whole of {exercise.file}"
@@ -35,12 +36,13 @@ def reset(terminal: Terminal, exercise: Exercise, *, whole_file: bool) -> int:
         _write(exercise.module, stub_source(exercise.module) if text is None else text)
     except (OSError, ResetError) as error:
         raise ResetError(f"{exercise.file} was not reset: {error}") from error
-    lines = ["", f"The stub is back for {what}."]
+    said = [f"The stub is back for {what}."]
     if text is None and not whole_file and backup is not None:
-        lines.append("(The file could not be read as Python with the stub in it, so the exercises beside it went too.)")
+        said.append("With one stub in it the file is no valid Python, so the exercises beside it went too.")
     if backup is not None:
-        lines.append(f"What was there is kept in {backup.relative_to(ROOT).as_posix()}.")
-    terminal.write([*lines, "", *next_row(terminal, command("check", exercise.id)), ""])
+        said.append(f"What was there is kept in {backup.relative_to(ROOT).as_posix()}.")
+    lines = [line for each in said for line in sentence(terminal, each)]
+    terminal.write(["", *lines, "", *next_row(terminal, command("check", exercise.id)), ""])
     return 0
 
 
