@@ -18,6 +18,7 @@ from course.judge import graft, wire
 from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
+RESERVE = 8 << 20  # bytes set aside, with which an answer that ran out of memory can still be reported
 TEXT_LIMIT = 8_000  # characters of the interpreter's words: a message may be as long as it likes
 MODULE_FILE = "practice/{module}.py"
 
@@ -82,6 +83,7 @@ class Agent:
         self._builtins = [_snapshot(builtins)]
         self._judge = [_snapshot(module) for name, module in sys.modules.items() if name.startswith("course.judge.")]
         self._changed: list[str] | None = None
+        self._reserve: bytearray | None = bytearray(RESERVE)
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         self._changed = None
@@ -91,6 +93,8 @@ class Agent:
             reply: dict[str, Any] = {"value": self._act(request)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
             self._restore(self._builtins)
+            if isinstance(error, MemoryError):
+                self._reserve = None
             reply = {"raised": _describe_error(error)}
         try:
             reply["state"] = [[number, _plain(view())] for number, view in self._views.items()]

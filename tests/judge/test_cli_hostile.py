@@ -126,10 +126,10 @@ def test_a_killed_process_is_named(name: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory")
-def test_a_memory_bomb_runs_into_the_limit() -> None:
-    report = judge(
-        EXERCISE, in_allocate("blocks = []\nwhile True: blocks.append(bytearray(1 << 24))"), GENEROUS
-    ).as_dict()
+@pytest.mark.parametrize("keep", ["blocks", "self.blocks"])
+def test_a_memory_bomb_runs_into_the_limit(keep: str) -> None:
+    code = f"{keep} = []\nwhile True: {keep}.append(bytearray(1 << 20))"
+    report = judge(EXERCISE, in_allocate(code), GENEROUS).as_dict()
     assert report["status"] == "fail"
     assert "ran out of memory (MemoryError)" in message_of(report)
 
