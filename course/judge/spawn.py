@@ -28,7 +28,7 @@ def start_ahead() -> None:
 @contextlib.contextmanager
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """Lend a child process; afterwards it is gone, with whatever it started. `StartError` when there can be none."""
-    process = _ahead.pop() if _ahead else _start()
+    process = _ahead.pop(0) if _ahead else _start()
     try:
         yield process
     finally:

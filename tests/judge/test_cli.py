@@ -132,6 +132,7 @@ def test_a_missing_file_comes_back_with_reset(learner: Learner) -> None:
     stub = learner.read("block_pool")
     learner.path("block_pool").unlink()
     missing = learner.run("check", "block-pool")
+    assert "judge.py reset block-pool" in learner.run("next").stdout
     reset = learner.run("reset", "block-pool")
     assert (missing.returncode, reset.returncode) == (1, 0)
     assert "practice/block_pool.py is not there" in missing.stdout

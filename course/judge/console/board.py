@@ -71,7 +71,8 @@ def _advice(terminal: Terminal, found: list[Standing]) -> list[str]:
         lines.append("")
     exercise = standing.exercise
     if standing.state == "red":
-        lines += sentence(terminal, f"Going on with {exercise.id} in {exercise.file}: {standing.message}")
+        place = "" if exercise.file in standing.message else f" in {exercise.file}"
+        lines += sentence(terminal, f"Going on with {exercise.id}{place}: {standing.message}")
         return [*lines, "", *next_row(terminal, command("check", exercise.id))]
     lines += sentence(terminal, f"Next is {exercise.id} in {exercise.file}: {exercise.title}.")
     return [*lines, "", *next_row(terminal, command("next"))]

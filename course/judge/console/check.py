@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from course.judge import spawn
 from course.judge.console.answers import Answer, is_started, place_to_write, read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
@@ -58,7 +59,10 @@ def check_started(
     terminal.write(["", *sentence(terminal, opening)])
     reports = []
     first_failure: list[str] = []
+    spawn.start_ahead()
     for exercise in started:
+        if exercise is not started[-1]:
+            spawn.start_ahead()  # the next one's child comes up while this one is judged
         report, seconds = _judge(exercise, answers[exercise.module], progress)
         reports.append(report)
         terminal.write(f"  {line}" for line in headline(terminal, exercise, report, seconds))

@@ -22,11 +22,17 @@ def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) 
         terminal.write(["", *sentence(terminal, ALL_PASSED), ""])
         return 0
     exercise = standing.exercise
-    line, symbol = place_to_write(exercise, read_answer(exercise.module))
+    answer = read_answer(exercise.module)
+    line, symbol = place_to_write(exercise, answer)
     title = heading(terminal, f"{exercise.id}: {exercise.title} ({exercise.difficulty})")
     lines = ["", *title, "", *markdown(terminal, exercise.task), ""]
-    lines += [*markdown(terminal, f"Write `{symbol}` at `{exercise.file}:{line}`, then:"), ""]
-    terminal.write([*lines, *next_row(terminal, command("check", exercise.id)), ""])
+    if answer.problem is not None:
+        lines += [*markdown(terminal, f"But {answer.problem}."), ""]
+        action = command("reset", exercise.id)
+    else:
+        lines += [*markdown(terminal, f"Write `{symbol}` at `{exercise.file}:{line}`, then:"), ""]
+        action = command("check", exercise.id)
+    terminal.write([*lines, *next_row(terminal, action), ""])
     return 0
 
 
