@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -404,6 +405,8 @@ def test_watch_judges_what_is_saved_and_ends_politely(learner: Learner) -> None:
         encoding="utf-8",
     )
     assert process.stdout
+    guard = threading.Timer(30, process.kill)  # should it wait for ever, the reads below end
+    guard.start()
     seen = _read_until(process.stdout, "watching practice/block_pool.py")
     assert "pool.allocate(3) gave [7, 6, 5]" in seen
     learner.solve("block_pool")
@@ -411,6 +414,7 @@ def test_watch_judges_what_is_saved_and_ends_politely(learner: Learner) -> None:
     process.send_signal(signal.SIGINT)
     assert "Stopped watching." in process.stdout.read()
     assert process.wait(10) == 0
+    guard.cancel()
 
 
 def _read_until(stream: Any, words: str) -> str:

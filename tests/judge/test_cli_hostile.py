@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from course.judge.exercise import find_exercise
+from course.judge.page import LocalChannel
 from course.judge.process import judge
+from course.judge.report import Report
+from course.judge.run import run_checks
 from course.judge.stub import reference_source
 
 EXERCISE = find_exercise("block-pool")
@@ -264,3 +267,20 @@ def test_forged_replies_pass_nothing() -> None:
     )
     assert judge(EXERCISE, forged + WRONG, GENEROUS).status != "pass"
     assert judge(EXERCISE, "import os\nos.closerange(3, 64)\n" + REFERENCE, GENEROUS).status != "pass"
+
+
+@POSIX
+def test_noise_on_the_pipe_is_named() -> None:
+    noise = "import os\nfor fd in range(3, 12):\n    try: os.write(fd, b'noise\\n')\n    except OSError: pass\n"
+    report = judge(EXERCISE, noise + REFERENCE, GENEROUS).as_dict()
+    assert report["status"] == "error"
+    assert "wrote into the judge's own pipe" in message_of(report)
+
+
+def test_a_run_that_stops_anywhere_is_no_pass() -> None:
+    """JB06: only the last event, which says that all checks ran, makes a pass."""
+    events: list[list[Any]] = []
+    run_checks(EXERCISE, REFERENCE, LocalChannel(), events.append)
+    assert Report.of(EXERCISE, events).status == "pass"
+    for length in range(len(events)):
+        assert Report.of(EXERCISE, events[:length]).status != "pass"
