@@ -108,6 +108,30 @@ def test_a_flood_of_output_leaves_the_page_alive(chapter):
     assert len(verdict.inner_text()) < 60_000
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import os; os._exit(0)", "ended the process itself"),
+        ("while True: slot_mapping(blocks, block_size, context_len, num_new)", "calls itself without end"),
+        ("import sys; sys.exit(0)", "tried to leave the program"),
+        ("input()", "waited for input"),
+    ],
+)
+def test_an_answer_that_misbehaves_is_told_so(chapter, line, said):
+    bench = chapter.bench("slot-mapping")
+    bench.write(exercise_solution("slot-mapping").replace("    return ", f"    {line}\n    return "))
+    expect(bench.check()).to_contain_text(said)
+
+
+def test_an_answer_that_closes_the_worker_does_not_harm_the_next(chapter):
+    bench = chapter.bench("slot-mapping")
+    bench.write(exercise_solution("slot-mapping").replace("    return ", "    import js; js.close()\n    return "))
+    bench.check()
+    bench.write(exercise_solution("slot-mapping"))
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+
+
 def test_two_checks_take_turns(chapter):
     bench = chapter.bench("fork")
     other = chapter.bench("slot-mapping")

@@ -66,6 +66,7 @@ addEventListener("message", async ({ data }: MessageEvent<Request>) => {
   try {
     send({ kind: "report", run: data.run, report: answer(ready, data) });
   } catch (error) {
-    send({ kind: "failed", run: data.run, message: String(error) });
+    const raised = error instanceof Error && error.name === "PythonError";
+    send(raised ? { kind: "failed", run: data.run, message: String(error) } : { kind: "gone", run: data.run });
   }
 });
