@@ -48,6 +48,8 @@ def seconds_of(folder: Path, command: list[str], runs: int) -> list[float]:
 
 def main(runs: int) -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}; {runs} runs each")
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5:
+        print(f"This machine is not quiet (load {os.getloadavg()[0]:.1f}): these times say little about the budget.")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_course(folder, solved=True)
