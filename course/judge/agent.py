@@ -125,6 +125,7 @@ class Agent:
         filename = MODULE_FILE.format(module=name)
         module = graft.load_source(request["source"], filename, f"practice.{name}")
         self._restore(self._builtins)
+        graft.refuse_borrowing(module)
         reference = graft.reference_module(name)
         graft.graft(module, reference, request["symbols"])
         self._namespace = {}
@@ -214,6 +215,7 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "entered": bool(frames),
         "line": error.lineno if isinstance(error, SyntaxError) and isinstance(error.lineno, int) else None,
         "missing": error.args[0] if isinstance(error, graft.Missing) else None,
+        "borrowed": error.args[0] if isinstance(error, graft.Borrowed) else None,
     }
 
 

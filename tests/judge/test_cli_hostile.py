@@ -218,6 +218,20 @@ def test_a_changed_signature_is_explained() -> None:
     assert message_of(report) == "pool.allocate(3) does not accept these arguments: keep the signature of the stub"
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("from solutions.block_pool import BlockPool", "BlockPool"),
+        ("import solutions.block_pool as mine\nBlockPool = mine.BlockPool", "mine"),
+        ("from solutions import block_pool\nclass BlockPool(block_pool.BlockPool): pass", "block_pool"),
+    ],
+)
+def test_an_answer_that_imports_the_answer_is_refused(code: str, name: str) -> None:
+    report = judge(EXERCISE, code, GENEROUS).as_dict()
+    assert report["status"] == "error"
+    assert report["message"] == (f"practice/block_pool.py takes `{name}` from solutions/: an answer is to be your own")
+
+
 def test_output_without_a_line_end_is_kept() -> None:
     report = judge(EXERCISE, in_allocate("print('42', end='')\nreturn None"), GENEROUS).as_dict()
     assert report["tests"][-1]["output"] == "42"
