@@ -11,13 +11,14 @@ import operator
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from course.judge import graft, wire
 from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
+RESERVE = 8 << 20  # bytes set aside, with which an answer that ran out of memory can still be reported
 TEXT_LIMIT = 8_000  # characters of the interpreter's words: a message may be as long as it likes
 MODULE_FILE = "practice/{module}.py"
 
@@ -57,6 +58,10 @@ class Output(io.TextIOBase):
         self._sent_at = time.monotonic()
 
 
+all_, map_ = all, map
+Snapshot = tuple[str, dict[str, Any], dict[str, Any]]  # a module's name, what it holds, and what it held
+
+
 class Agent:
     """Holds one learner's module and the objects made from it.
 
@@ -77,24 +82,31 @@ class Agent:
         self._classes: set[type] = set()
         self._builtins = [_snapshot(builtins)]
         self._judge = [_snapshot(module) for name, module in sys.modules.items() if name.startswith("course.judge.")]
+        self._changed: list[str] | None = None
+        self._reserve: bytearray | None = bytearray(RESERVE)
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._changed = None
         saved = sys.stdin, sys.stdout, sys.stderr
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(), self._output, self._output
         try:
             reply: dict[str, Any] = {"value": self._act(request)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
+            self._restore(self._builtins)
+            if isinstance(error, MemoryError):
+                self._reserve = None
             reply = {"raised": _describe_error(error)}
         try:
             reply["state"] = [[number, _plain(view())] for number, view in self._views.items()]
         except BaseException:  # the answer's `ref_count` may be the very thing that is wrong
             reply["state"] = []
         finally:
-            # The judge's own modules are looked at once a scenario, because that is often enough and takes longer.
-            changed = _restore(self._builtins if request["do"] in ("call", "get") else self._builtins + self._judge)
+            self._restore(self._builtins)
+            if request["do"] in ("load", "start"):  # once a scenario is often enough, and each call would take longer
+                self._restore(self._judge)
             sys.stdin, sys.stdout, sys.stderr = saved
-        if changed:
-            reply = {"rebound": changed}
+        if self._changed:
+            reply = {"rebound": self._changed}
         self._output.flush()
         return reply
 
@@ -112,6 +124,8 @@ class Agent:
         name = request["module"]
         filename = MODULE_FILE.format(module=name)
         module = graft.load_source(request["source"], filename, f"practice.{name}")
+        self._restore(self._builtins)
+        graft.refuse_borrowing(module)
         reference = graft.reference_module(name)
         graft.graft(module, reference, request["symbols"])
         self._namespace = {}
@@ -131,6 +145,7 @@ class Agent:
             args = [wire.decode(arg, self._resolve) for arg in request["args"]]
             kwargs = {name: wire.decode(arg, self._resolve) for name, arg in request["kwargs"].items()}
             target = target(*args, **kwargs)
+        self._restore(self._builtins)
         return wire.encode(target, lambda value: self._reference(value, args))
 
     def _resolve(self, data: dict[str, Any]) -> object:
@@ -152,29 +167,27 @@ class Agent:
                 self._views[number] = view
         return {"o": self._numbers[id(value)], "class": names[0]}
 
+    def _restore(self, snapshots: list[Snapshot]) -> None:
+        """Undo every change to what the modules held, and keep the first, as [module, name].
+
+        Looks up no builtin, because any may have been replaced, and asks for identity, because in equality a learner's
+        class has a say.
+        """
+        for module, now, before in snapshots:
+            if all_(map_(operator.is_, now.values(), before.values())):
+                continue
+            for name in [name for name, value in before.items() if now.get(name) is not value]:
+                now[name] = before[name]
+                self._changed = self._changed or [module, name]
+
 
 def _plain(parts: dict[str, Any]) -> dict[str, Any]:
     """Return what a view saw as JSON: the learner's numbers may be of another library."""
     return {name: wire.encode(part, lambda value: None) for name, part in parts.items()}
 
 
-def _snapshot(module: types.ModuleType) -> tuple[types.ModuleType, dict[str, Any]]:
-    return module, dict(vars(module))
-
-
-def _restore(snapshots: Iterable[tuple[types.ModuleType, dict[str, Any]]]) -> list[str] | None:
-    """Undo every change to what the modules held at their snapshots; return the first, as [module, name]."""
-    changed: list[str] | None = None
-    for module, before in snapshots:
-        now = vars(module)
-        # Identity, not equality: a learner's `__eq__` has no say here.
-        if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
-            continue
-        names = [name for name, value in before.items() if now.get(name) is not value]
-        now.update(before)
-        if names:
-            changed = changed or [module.__name__, names[0]]
-    return changed
+def _snapshot(module: types.ModuleType) -> Snapshot:
+    return module.__name__, vars(module), dict(vars(module))
 
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
@@ -202,6 +215,7 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "entered": bool(frames),
         "line": error.lineno if isinstance(error, SyntaxError) and isinstance(error.lineno, int) else None,
         "missing": error.args[0] if isinstance(error, graft.Missing) else None,
+        "borrowed": error.args[0] if isinstance(error, graft.Borrowed) else None,
     }
 
 

@@ -13,8 +13,11 @@ import sys
 import threading
 
 
-def main(memory_limit: int, packages: list[str]) -> None:
-    """Serve one parent. `packages` are folders of installed packages, behind the standard library."""
+def main(packages: list[str]) -> None:
+    """Serve one parent, whose first line is the memory limit in bytes, 0 for none.
+
+    `packages` are folders of installed packages, which come behind the standard library.
+    """
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDWR)
@@ -36,8 +39,11 @@ def main(memory_limit: int, packages: list[str]) -> None:
             replies.flush()
 
     agent = Agent(lambda text: send("output", text))
-    if memory_limit:
-        _limit_memory(memory_limit)
+    memory_limit = requests.readline()
+    if not memory_limit:
+        return  # started ahead, and not needed
+    if int(memory_limit):
+        _limit_memory(int(memory_limit))
     send("ready", None)
     me = os.getpid()
     for line in requests:
@@ -61,4 +67,4 @@ def _limit_memory(limit: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1:])

@@ -18,6 +18,18 @@ class Missing(Exception):
     """The learner's file lacks a symbol that the exercise asks for."""
 
 
+class Borrowed(Exception):
+    """The learner's file takes something from the reference instead of having its own."""
+
+
+def refuse_borrowing(module: types.ModuleType) -> None:
+    """Raise `Borrowed` when something in `module` is the reference's: an answer that imports the answer."""
+    for name, value in vars(module).items():
+        home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+        if isinstance(home, str) and home.partition(".")[0] == "solutions":
+            raise Borrowed(name)
+
+
 def load_source(source: str, filename: str, module_name: str) -> types.ModuleType:
     """Run `source` as a fresh module and return it; tracebacks show its lines under `filename`."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)

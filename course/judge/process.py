@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from course.judge import spawn
 from course.judge.exercise import Exercise
 from course.judge.remote import Lost
 from course.judge.report import Report
 from course.judge.run import run_checks
+from course.judge.spawn import StartError
 
 START_LIMIT = 30.0  # seconds for the child's interpreter to come up; the exercise's own limit starts after that
 MEMORY_LIMIT = 1 << 30  # bytes of address space for exercises that need Python alone
@@ -26,20 +26,17 @@ REPLY_LIMIT = 64 << 20  # bytes that one run may send back, a multiple of what a
 PIPE_ROOM = 4096  # bytes that an empty pipe takes at once on every system
 
 
-class StartError(Exception):
-    """The child's interpreter did not come up. The machine is at fault, not the answer."""
-
-
 class ProcessChannel:
     """Asks an agent in a child process. All requests together may take `time_limit` seconds."""
 
-    def __init__(self, process: subprocess.Popen[bytes], time_limit: float) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], time_limit: float, memory_limit: int) -> None:
         self.on_output: Callable[[str], None] = lambda text: None
         self._process = process
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         # A thread reads, because waiting on a pipe with a limit is not portable.
         threading.Thread(target=self._read, daemon=True).start()
         self._deadline = time.monotonic() + START_LIMIT
+        self._write(b"%d\n" % memory_limit)
         try:
             self._receive("ready")
         except Lost as lost:
@@ -121,52 +118,6 @@ def judge(exercise: Exercise, source: str, time_limit: float | None = None) -> R
     """
     if time_limit is not None:
         exercise = exercise._replace(time_limit=time_limit)
-    with _child(exercise) as process:
-        return run_checks(exercise, source, ProcessChannel(process, exercise.time_limit))
-
-
-@contextlib.contextmanager
-def _child(exercise: Exercise) -> Iterator[subprocess.Popen[bytes]]:
-    # -P: child.py stands in no place to import from. The UTF-8 mode makes every system read files alike. -S: what
-    # `site` runs (every `.pth` file) can take longer than everything else.
-    options = ["-P", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
-    memory_limit = MEMORY_LIMIT if exercise.needs == "python" else 0
-    packages = [path for path in sys.path if path.endswith("-packages")]
-    try:
-        process = subprocess.Popen(
-            [sys.executable, *options, str(Path(__file__).with_name("child.py")), str(memory_limit), *packages],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # only what the interpreter says when it cannot come up
-            env=_environment(),
-            # A group of its own: it can be killed whole, and Ctrl-C in the terminal is the judge's to handle.
-            start_new_session=True,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
-    except (OSError, ValueError) as error:
-        raise StartError(f"{sys.executable or 'Python'} cannot be started: {error}") from error
-    try:
-        yield process
-    finally:
-        _kill(process)
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without settings for Python, so that a verdict depends on the answer alone."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON") or name == "PYTHONHOME"}
-    return {**kept, "PYTHONHASHSEED": "0"}
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever it started. The pipes are left to the reader thread, which ends with them."""
-    if sys.platform == "win32":
-        if process.poll() is None:
-            with contextlib.suppress(OSError):
-                quiet = subprocess.DEVNULL
-                # `kill` ends one process, this the processes that it started too.
-                subprocess.call(["taskkill", "/F", "/T", "/PID", str(process.pid)], stdout=quiet, stderr=quiet)
-        process.kill()
-    else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with spawn.child() as process:
+        memory_limit = MEMORY_LIMIT if exercise.needs == "python" else 0
+        return run_checks(exercise, source, ProcessChannel(process, exercise.time_limit, memory_limit))

@@ -60,6 +60,8 @@ def _load(exercise: Exercise, source: str, channel: Channel) -> tuple[str, str |
         return None
     if error["missing"]:
         return f"{exercise.file} has no {error['missing']}: was it renamed or deleted?", None
+    if error["borrowed"]:
+        return f"{exercise.file} takes `{error['borrowed']}` from solutions/: an answer is to be your own", None
     if "SyntaxError" in error["bases"]:
         place = f", line {error['line']}" if error["line"] else ""
         return f"{exercise.file}{place}: this is not valid Python", error["text"]

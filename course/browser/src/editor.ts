@@ -1,7 +1,7 @@
 /** The code editor: CodeMirror with Python, in a shadow root so that the site's styles and its own stay apart. */
 
 import { autocompletion, closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState } from "@codemirror/state";
@@ -78,7 +78,11 @@ export class Editor {
   /** Put other code in, as one step that undo takes back. */
   set code(code: string) {
     const { state } = this.#view;
-    this.#view.dispatch({ changes: { from: 0, to: state.doc.length, insert: code }, selection: { anchor: 0 } });
+    this.#view.dispatch({
+      changes: { from: 0, to: state.doc.length, insert: code },
+      selection: { anchor: 0 },
+      annotations: isolateHistory.of("full"),
+    });
   }
 
   focus(): void {

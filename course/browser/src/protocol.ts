@@ -4,8 +4,8 @@ export type Request =
   | { kind: "check"; run: number; exercise: string; source: string }
   | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason };
 
-/** Why a worker was ended before it had a report. */
-export type LostReason = "timeout" | "stopped" | "crashed";
+/** Why there is no report: the run took too long, the reader stopped it, or the answer ended Python itself. */
+export type LostReason = "timeout" | "stopped" | "exit";
 
 export type Message =
   | { kind: "ready" }
@@ -16,5 +16,7 @@ export type Message =
   /** What the answer did since the last message, as one JSON array. */
   | { kind: "events"; run: number; events: string }
   | { kind: "report"; run: number; report: string }
-  /** The interpreter, or the judge itself, failed. */
-  | { kind: "failed"; run: number; message: string };
+  /** The judge itself failed: an error of the course's, not of the answer. */
+  | { kind: "failed"; run: number; message: string }
+  /** The interpreter is gone. */
+  | { kind: "gone"; run: number };

@@ -8,6 +8,16 @@ export interface RunListener {
   events?(events: string): void;
 }
 
+/** The interpreter ended, or was ended, before it had answered. */
+export class Gone extends Error {}
+
+interface Pending {
+  run: number;
+  listener: RunListener;
+  resolve(report: string): void;
+  reject(error: Error): void;
+}
+
 export class Python {
   /** Settles when Python has loaded, or could not. */
   readonly ready: Promise<void>;
@@ -15,22 +25,22 @@ export class Python {
   alive = true;
 
   readonly #worker: Worker;
-  #pending: { run: number; listener: RunListener; resolve(report: string): void; reject(error: Error): void } | null =
-    null;
+  readonly #loading = Promise.withResolvers<void>();
+  #loaded = false;
+  #pending: Pending | null = null;
   #runs = 0;
-  #settle!: { resolve(): void; reject(error: Error): void };
 
   constructor() {
-    this.ready = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
-    });
+    this.ready = this.#loading.promise;
     // Whoever waits sees the error; a spare that nobody waits for must not raise one.
     this.ready.catch(() => {});
     this.#worker = new Worker(asset("worker.js"), { type: "module", name: "python" });
-    this.#worker.addEventListener("message", ({ data }: MessageEvent<Message>) => this.#receive(data));
+    this.#worker.addEventListener("message", ({ data }: MessageEvent<unknown>) => {
+      if (isMessage(data)) this.#receive(data);
+    });
     this.#worker.addEventListener("error", (event) => {
       event.preventDefault();
-      this.#break(new Error(event.message || "the worker could not be started"));
+      if (!this.#loaded) this.#end(new Error(event.message || "the worker could not be started"));
     });
   }
 
@@ -45,7 +55,7 @@ export class Python {
   }
 
   kill(): void {
-    this.#break(new Error("killed"));
+    this.#end(new Gone());
   }
 
   #ask(request: (run: number) => Request, listener: RunListener): Promise<string> {
@@ -57,8 +67,13 @@ export class Python {
   }
 
   #receive(message: Message): void {
-    if (message.kind === "ready") return this.#settle.resolve();
-    if (message.kind === "broken") return this.#break(new Error(message.message));
+    if (message.kind === "ready") {
+      this.#loaded = true;
+      return this.#loading.resolve();
+    }
+    if (message.kind === "broken") {
+      return this.#loaded ? undefined : this.#end(new Error(message.message));
+    }
     const pending = this.#pending;
     if (!pending || message.run !== pending.run) return;
     switch (message.kind) {
@@ -70,15 +85,23 @@ export class Python {
         this.#pending = null;
         return pending.resolve(message.report);
       case "failed":
-        return this.#break(new Error(message.message));
+        this.#pending = null;
+        return pending.reject(new Error(message.message));
+      case "gone":
+        return this.kill();
     }
   }
 
-  #break(error: Error): void {
+  #end(error: Error): void {
     this.alive = false;
     this.#worker.terminate();
-    this.#settle.reject(error);
+    this.#loading.reject(error);
     this.#pending?.reject(error);
     this.#pending = null;
   }
+}
+
+/** An answer can post messages of its own (`import js`); what has no kind is none of ours. */
+function isMessage(data: unknown): data is Message {
+  return typeof data === "object" && data !== null && "kind" in data;
 }

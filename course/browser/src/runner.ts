@@ -7,9 +7,10 @@
 import type { Exercise, Report } from "./exercise";
 import type { LostReason } from "./protocol";
 import { Python } from "./python";
+import { watch } from "./watch";
 
 /** What a reader may be told while they wait. */
-export type Phase = "queued" | "loading" | "running" | "timeout" | "stopped" | "crashed";
+export type Phase = "queued" | "loading" | "running" | LostReason;
 
 /** The run was stopped before the answer had begun to run: there is nothing to report. */
 export class StoppedEarly extends Error {}
@@ -42,36 +43,30 @@ export class Runner {
   }
 
   async #run(exercise: Exercise, source: string, signal: AbortSignal, tell: (phase: Phase) => void): Promise<string> {
+    const python = await this.#ready(signal, tell);
+    tell("running");
+    const spare = setTimeout(() => (this.#spare ??= new Python()), SPARE_AFTER_MS);
+    const outcome = await watch(python, exercise, source, signal).finally(() => clearTimeout(spare));
+    if (outcome.kind === "report") return outcome.report;
+
+    python.kill();
+    // A deaf Python has not seen this answer yet: the next one shall.
+    if (outcome.kind === "deaf") return this.#run(exercise, source, signal, tell);
+    tell(outcome.reason);
+    const next = this.#take();
+    await loaded(next);
+    return next.lost(exercise.id, outcome.events, outcome.reason);
+  }
+
+  async #ready(signal: AbortSignal, tell: (phase: Phase) => void): Promise<Python> {
     if (signal.aborted) throw new StoppedEarly();
     const python = this.#take();
     tell("loading");
-    if ((await Promise.race([loaded(python), aborted(signal)])) === ABORTED) throw new StoppedEarly();
-    tell("running");
-
-    const events: string[] = [];
-    const spare = setTimeout(() => (this.#spare ??= new Python()), SPARE_AFTER_MS);
-    const limit = timer();
-    const report = python.check(exercise.id, source, {
-      started: () => limit.start(exercise.time_limit * 1000),
-      events: (batch) => events.push(batch),
-    });
-    // A crash is one way a run ends, and not the reader's mistake to see as an error of the page.
-    const ended: Promise<string | LostReason> = report.catch(() => "crashed");
-    const outcome = await Promise.race([
-      ended.then((value) => ({ value })),
-      limit.over.then(() => "timeout" as const),
-      aborted(signal).then(() => "stopped" as const),
-    ]);
-    clearTimeout(spare);
-    limit.stop();
-    if (typeof outcome === "object" && outcome.value !== "crashed") return outcome.value;
-
-    const reason = typeof outcome === "object" ? "crashed" : outcome;
-    python.kill();
-    tell(reason);
-    const next = this.#take();
-    await loaded(next);
-    return next.lost(exercise.id, `[${events.join(",")}]`, reason);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+    await Promise.race([loaded(python), promise]);
+    if (signal.aborted) throw new StoppedEarly();
+    return python;
   }
 
   /** Return the Python to use now: the current one, else the spare, else one that starts to load. */
@@ -89,23 +84,6 @@ async function loaded(python: Python): Promise<void> {
   } catch (error) {
     throw new NotLoaded(String(error));
   }
-}
-
-const ABORTED = Symbol("aborted");
-
-function aborted(signal: AbortSignal): Promise<typeof ABORTED> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(ABORTED);
-    else signal.addEventListener("abort", () => resolve(ABORTED), { once: true });
-  });
-}
-
-/** A clock that is started once, later. */
-function timer(): { start(ms: number): void; stop(): void; over: Promise<void> } {
-  let handle: ReturnType<typeof setTimeout> | undefined;
-  let ring: () => void;
-  const over = new Promise<void>((resolve) => (ring = resolve));
-  return { start: (ms) => (handle = setTimeout(() => ring(), ms)), stop: () => clearTimeout(handle), over };
 }
 
 export const runner = new Runner();

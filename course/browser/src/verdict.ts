@@ -67,12 +67,19 @@ function drawCalls(calls: Call[], expected: string | null): HTMLElement {
 }
 
 function drawCall(call: Call, isLast: boolean): HTMLElement {
-  const outcome = call.raised !== null ? `raised ${call.raised}` : (call.returned ?? "nothing: it did not come back");
-  return row(isLast ? "calls-last" : "", call.call, outcome);
+  return row(isLast ? "calls-last" : "", call.call, outcome(call));
+}
+
+function outcome(call: Call): string {
+  if (call.raised !== null) return `raised ${call.raised}`;
+  if (call.returned === null) return "nothing: it did not come back";
+  // `pool = BlockPool(8)` says already what came back.
+  return call.call.startsWith(`${call.returned} = `) ? "" : call.returned;
 }
 
 function row(kind: string, left: string, right: string): HTMLElement {
-  return h("tr", kind ? { class: kind } : {}, h("td", {}, h("code", {}, left)), h("td", {}, h("code", {}, right)));
+  const [call, result] = [left, right].map((text) => h("td", {}, text !== "" && h("code", {}, text)));
+  return h("tr", kind ? { class: kind } : {}, call, result);
 }
 
 function drawNote(title: string, text: string): HTMLElement {

@@ -19,7 +19,7 @@ const PHASES: Record<Phase, string> = {
   running: "Running the checks…",
   timeout: "Out of time. Finding out how far your code came…",
   stopped: "Stopped. Finding out how far your code came…",
-  crashed: "Python broke down. Finding out how far your code came…",
+  exit: "Python ended. Finding out how far your code came…",
 };
 
 export class Workbench {

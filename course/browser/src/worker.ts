@@ -50,6 +50,12 @@ function answer(judge: Judge, request: Request): string {
 // Requests may come while Python still loads.
 const judge = start();
 
+// Pyodide never settles when its WebAssembly does not arrive; the reason shows up as a rejection that nobody handles.
+addEventListener("unhandledrejection", (event) => {
+  event.preventDefault();
+  send({ kind: "broken", message: String(event.reason) });
+});
+
 judge.then(
   () => send({ kind: "ready" }),
   (error: unknown) => send({ kind: "broken", message: String(error) }),
@@ -60,6 +66,7 @@ addEventListener("message", async ({ data }: MessageEvent<Request>) => {
   try {
     send({ kind: "report", run: data.run, report: answer(ready, data) });
   } catch (error) {
-    send({ kind: "failed", run: data.run, message: String(error) });
+    const raised = error instanceof Error && error.name === "PythonError";
+    send(raised ? { kind: "failed", run: data.run, message: String(error) } : { kind: "gone", run: data.run });
   }
 });

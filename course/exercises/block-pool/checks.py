@@ -254,6 +254,5 @@ def _random_history(solution: Any, rng: random.Random, num_blocks: int, num_call
                 owned.append(block)
             else:
                 owned.remove(block)
-        expect(pool.num_free, model.num_free)
     pool.free(owned)
     expect(pool.num_free, num_blocks)

@@ -1,0 +1,133 @@
+"""The command line, `python practice/judge.py`: reads what is asked for and hands it to the one part that does it.
+
+Exit status: 0 passed, 1 failed, 2 the environment (no child process, a command line that makes no sense).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from course.judge import spawn
+from course.judge.console.arguments import Request, UsageError, find_id, help_lines, read_arguments
+from course.judge.console.invocation import command
+
+if TYPE_CHECKING:
+    # Nothing heavy here: the child process is started before the rest is imported.
+    from course.judge.console.progress import Progress
+    from course.judge.console.terminal import Terminal
+    from course.judge.exercise import Exercise
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments ask for; return the exit status."""
+    color = "--no-color" not in arguments
+    try:
+        request = read_arguments(arguments)
+        if request.command == "check" and request.exercise is not None:
+            spawn.start_ahead()
+        return _run(request, color=color)
+    except UsageError as error:
+        return _complain(str(error), color=color)
+    except spawn.StartError as error:
+        return _complain(f"Your code cannot be run here: {error}\n{command('doctor')} says more.", color=color)
+    except BrokenPipeError:
+        # Whoever read along has gone (`| head`); Python must not complain about that at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _complain("Stopped.", color=color)
+
+
+def _run(request: Request, *, color: bool) -> int:
+    # Each command imports what it needs, so that none waits for the others.
+    from course.judge.console.progress import Progress
+    from course.judge.console.terminal import Terminal
+
+    terminal, progress = Terminal.of(sys.stdout, color=color), Progress()
+    options, limit = request.options, request.time_limit
+    match request.command:
+        case "check" | "watch":
+            return _judge(request, terminal, progress)
+        case "next":
+            from course.judge.console.guide import show_next
+
+            return show_next(terminal, progress, limit)
+        case "hint":
+            return _hint(request, terminal, progress)
+        case "diff":
+            from course.judge.console.compare import show_difference
+
+            return show_difference(terminal, progress, _exercise(request), give_up="--give-up" in options)
+        case "reset":
+            from course.judge.console.reset import ResetError, reset
+
+            try:
+                return reset(terminal, _exercise(request), whole_file="--file" in options)
+            except ResetError as error:
+                return _complain(str(error), color=color)
+        case "list":
+            from course.judge.console.listing import show_list
+            from course.judge.exercise import load_exercises
+
+            return show_list(terminal, load_exercises(), as_json="--json" in options)
+        case "doctor":
+            from course.judge.console.doctor import examine
+
+            return examine(terminal)
+        case "help":
+            terminal.write(help_lines())
+            return 0
+        case _:
+            from course.judge.console.board import show_board
+
+            return show_board(terminal, progress, limit)
+
+
+def _judge(request: Request, terminal: Terminal, progress: Progress) -> int:
+    from course.judge.console.check import check_one, check_started
+    from course.judge.console.standing import limited
+    from course.judge.exercise import load_exercises
+
+    one = request.exercise is not None
+    exercises = [limited(each, request.time_limit) for each in ([_exercise(request)] if one else load_exercises())]
+    if request.command == "watch":
+        from course.judge.console.watch import watch
+
+        return watch(terminal, progress, exercises)
+    as_json = "--json" in request.options
+    if one:
+        return check_one(terminal, progress, exercises[0], as_json=as_json)
+    return check_started(terminal, progress, exercises, as_json=as_json)
+
+
+def _hint(request: Request, terminal: Terminal, progress: Progress) -> int:
+    from course.judge.console.guide import show_hints
+    from course.judge.console.standing import next_standing, standings
+
+    if request.exercise is not None:
+        exercise = _exercise(request)
+    else:
+        standing = next_standing(standings(progress, request.time_limit))
+        if standing is None:
+            raise UsageError("Every exercise is passed. Name one to see its hints.")
+        exercise = standing.exercise
+    if request.number is not None and not 1 <= request.number <= len(exercise.hints):
+        raise UsageError(f"{exercise.id} has hints 1 to {len(exercise.hints)}, not {request.number}.")
+    return show_hints(terminal, progress, exercise, request.number)
+
+
+def _exercise(request: Request) -> Exercise:
+    from course.judge.exercise import exercise_ids, find_exercise
+
+    return find_exercise(find_id(request.exercise or "", sorted(exercise_ids())))
+
+
+def _complain(text: str, *, color: bool) -> int:
+    """Say on stderr why nothing was done."""
+    from course.judge.console.terminal import Terminal
+
+    terminal = Terminal.of(sys.stderr, color=color)
+    terminal.write(terminal.clean(text).split("\n"))
+    return 2

@@ -1,0 +1,61 @@
+"""Where the learner stands: one state for each exercise, derived from the files and never stored."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from course.judge.console.answers import Answer, is_started, read_answer
+from course.judge.console.progress import Progress, Verdict
+from course.judge.exercise import Exercise, load_exercises
+
+
+class Standing(NamedTuple):
+    """`state` is "passed", "red" (started, and not right yet) or "unwritten" (the stub, red on purpose)."""
+
+    exercise: Exercise
+    state: str
+    message: str = ""
+
+
+def judge_answer(exercise: Exercise, answer: Answer, progress: Progress) -> dict[str, Any]:
+    """Judge an answer now, remember the verdict and return the report. `StartError` when it cannot be run."""
+    # Imported on need: a board that knows every verdict starts no process.
+    from course.judge.process import judge
+    from course.judge.report import Report
+
+    if answer.text is None:
+        report = Report.of(exercise, [["broken", answer.problem, None]]).as_dict()
+        report["next"] = f"python practice/judge.py reset {exercise.id}"
+    else:
+        report = judge(exercise, answer.text).as_dict()
+    progress.remember(exercise, answer, report)
+    return report
+
+
+def standing_of(exercise: Exercise, answer: Answer, progress: Progress) -> Standing:
+    """Return the state of one exercise, judging its answer only when no verdict of these very files is known."""
+    if not is_started(exercise, answer):
+        return Standing(exercise, "unwritten")
+    verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
+    return Standing(exercise, "passed" if verdict.status == "pass" else "red", verdict.message)
+
+
+def standings(progress: Progress, time_limit: float | None = None) -> list[Standing]:
+    """Return the state of every exercise, in course order."""
+    exercises = load_exercises()
+    answers = {module: read_answer(module) for module in {exercise.module for exercise in exercises}}
+    return [standing_of(limited(each, time_limit), answers[each.module], progress) for each in exercises]
+
+
+def next_standing(all_standings: list[Standing]) -> Standing | None:
+    """Return the exercise to go on with: one that is started before one that is not; None when all are passed."""
+    for state in ("red", "unwritten"):
+        for standing in all_standings:
+            if standing.state == state:
+                return standing
+    return None
+
+
+def limited(exercise: Exercise, time_limit: float | None) -> Exercise:
+    """Return `exercise` with another time limit, where one is given."""
+    return exercise if time_limit is None else exercise._replace(time_limit=time_limit)
