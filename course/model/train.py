@@ -85,7 +85,7 @@ def main() -> None:
         "batch": BATCH,
         "context": CONTEXT,
         "learning_rate": LEARNING_RATE,
-        "kept": "the last weights, past the lowest held-out loss: the model is to write recognisable text, not new text",
+        "kept": "the last weights, past the lowest held-out loss: the text is to be recognisable, not new",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "held_out_share": HELD_OUT,
         "held_out_loss": round(evaluate(model, held_out), 4),
@@ -110,12 +110,12 @@ def learning_rate(step: int, steps: int) -> float:
     return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - WARM_UP) / max(1, steps - WARM_UP)))
 
 
-@torch.no_grad()
 def evaluate(model: GPT2LMHeadModel, data: torch.Tensor) -> float:
     """Return the mean loss in nats a byte over the held-out text."""
     model.eval()
     windows = data[: len(data) // CONTEXT * CONTEXT].view(-1, CONTEXT)
-    loss = float(model(windows, labels=windows).loss)
+    with torch.no_grad():
+        loss = float(model(windows, labels=windows).loss)
     model.train()
     return loss
 
