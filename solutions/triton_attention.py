@@ -101,6 +101,12 @@ def online_softmax(scores, values, acc, largest, total):
 
 
 @triton.jit
+def weighted_mean(acc, total):
+    """Return the finished softmax's mean of the values; of no values at all it is 0."""
+    return acc / tl.where(total > 0, total, 1.0)[:, None]
+
+
+@triton.jit
 def decode_kernel(
     out_ptr, queries_ptr,  # [num_tokens, num_kv_heads * GROUP, HEAD_DIM]
     keys_ptr, values_ptr,  # [num_blocks, BLOCK_SIZE, num_kv_heads, HEAD_DIM]
@@ -142,9 +148,8 @@ def decode_kernel(
         scores = tl.where(valid[None, :], scores, float("-inf"))
         acc, largest, total = online_softmax(scores, values, acc, largest, total)
 
-    result = acc / tl.where(total > 0, total, 1.0)[:, None]  # an empty context gives 0
     out = out_ptr + row * out_row_stride + head * out_head_stride + dim
-    tl.store(out, result.to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(out, weighted_mean(acc, total).to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -201,7 +206,7 @@ def prefill_kernel(
             acc, largest, total = online_softmax(scores, values, acc, largest, total)
 
     out = out_ptr + row * out_row_stride + head * out_head_stride + dim
-    tl.store(out, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(out, weighted_mean(acc, total).to(out_ptr.dtype.element_ty), mask=mask)
 
 
 def paged_attention(

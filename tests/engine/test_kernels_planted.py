@@ -147,13 +147,11 @@ PLANTS = [
         "PA13",
         checks.rows_are_placed_by_query,
         (
-            "    out = out_ptr + row * out_row_stride + head * out_head_stride + dim\n"
-            "    tl.store(out, (acc / total[:, None])",
+            "            acc, largest, total = online_softmax(scores, values, acc, largest, total)\n\n",
+            "            acc, largest, total = online_softmax(scores, values, acc, largest, total)\n"
             "    for before in range(0, seq):\n"
             "        row += tl.load(context_lens_ptr + before)\n"
-            "    row -= first_row\n"
-            "    out = out_ptr + row * out_row_stride + head * out_head_stride + dim\n"
-            "    tl.store(out, (acc / total[:, None])",
+            "    row -= first_row\n",
         ),
     ),
     # ---- Triton ----
@@ -197,18 +195,7 @@ PLANTS = [
     kernel(
         "TK15",
         checks.every_head_is_right,
-        (
-            "tl.store(out, result.to(out_ptr.dtype.element_ty), mask=mask)",
-            "tl.store(out, result.to(out_ptr.dtype.element_ty), mask=mask & (dim < HEAD_DIM // 2))",
-        ),
-    ),
-    kernel(
-        "TK15",
-        checks.every_head_is_right,
-        (
-            "(acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=mask)",
-            "(acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=mask & (dim < HEAD_DIM // 2))",
-        ),
+        ("out_ptr.dtype.element_ty), mask=mask)", "out_ptr.dtype.element_ty), mask=mask & (dim < HEAD_DIM // 2))"),
     ),
     kernel("TK17", checks.head_sizes_between_powers_of_two_are_right, ("(dim < HEAD_DIM)", "(dim < DIMS)")),
     kernel(
