@@ -65,7 +65,9 @@ def _write_int8(new: torch.Tensor, stored: torch.Tensor, scales: torch.Tensor, s
         num_old = int(offsets.min())  # the slots before the first new one; the others have not been written
         old_scale = scales[block] if num_old > 0 else torch.zeros_like(scales[block])
         tokens = new[rows].float()
-        scale = torch.maximum(old_scale, tokens.abs().amax((0, 2)) / INT8_MAX)  # [num_kv_heads]
+        largest = tokens.abs().amax((0, 2))  # [num_kv_heads]
+        # On a GPU, PyTorch divides by a number as it multiplies by its inverse, which rounds otherwise.
+        scale = torch.maximum(old_scale, largest / torch.full_like(largest, INT8_MAX))
         grows = scale > old_scale
         old = stored[block, :num_old]
         requantised = _round(old * old_scale[:, None], scale)
