@@ -23,18 +23,18 @@ LOG2_E = 1.4426950408889634
 # stays under the 99 KB of shared memory of a consumer card. The addresses of keys and values are loaded too, and that
 # takes some of the stages.
 PREFILL_TILES = {
-    (2, 32): (128, 64, 8, 3),
-    (2, 64): (128, 64, 8, 3),
-    (2, 128): (128, 32, 8, 3),
+    (2, 32): (128, 64, 8, 5),
+    (2, 64): (128, 64, 8, 5),
+    (2, 128): (64, 64, 4, 3),
     (4, 32): (32, 32, 8, 3),
     (4, 64): (32, 32, 8, 3),
     (4, 128): (16, 32, 4, 3),
 }
 # The same to (keys a tile, warps, pipeline stages).
 DECODE_TILES = {
-    (2, 32): (64, 4, 5),
-    (2, 64): (64, 4, 5),
-    (2, 128): (64, 4, 5),
+    (2, 32): (64, 2, 5),
+    (2, 64): (64, 2, 5),
+    (2, 128): (64, 2, 5),
     (4, 32): (32, 4, 5),
     (4, 64): (32, 4, 5),
     (4, 128): (32, 4, 5),
