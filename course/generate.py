@@ -20,7 +20,8 @@ def main() -> int:
     parser.add_argument("--model", default="course/model", help="a folder, or a name on the Hugging Face hub")
     parser.add_argument("--new-tokens", type=int, default=120)
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
-    parser.add_argument("--kv-dtype", choices=["float32", "float16", "bfloat16", "int8"], help="default: as the weights")
+    kv_dtypes = ["float32", "float16", "bfloat16", "int8"]
+    parser.add_argument("--kv-dtype", choices=kv_dtypes, help="default: as the weights")
     parser.add_argument("--block-size", type=int, default=16)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
