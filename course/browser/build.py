@@ -13,6 +13,7 @@ from course.browser import exercises
 from course.browser.archive import build_archive
 from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
+from course.browser.pictures import pictures
 from course.judge.exercise import load_exercises
 from course.setup.node import find_node
 
@@ -44,7 +45,9 @@ def build() -> None:
     for source in sorted((BROWSER / "src").rglob("*")):
         if source.is_file():
             digest.update(source.read_bytes())
-    _bundle(digest.hexdigest()[:12])
+    constants = {name: json.dumps(value) for name, value in pictures().items()}
+    digest.update(json.dumps(constants).encode())
+    _bundle(digest.hexdigest()[:12], constants)
     for path in sorted(BUNDLE.rglob("*")):
         if path.is_file():
             assets.copy(path, path.relative_to(BUNDLE).as_posix())
@@ -52,8 +55,8 @@ def build() -> None:
     fragments.sweep()
 
 
-def _bundle(digest: str) -> None:
-    """Have esbuild write the page's modules, the worker and the styles into `BUNDLE`."""
+def _bundle(digest: str, constants: dict[str, str]) -> None:
+    """Have esbuild write the page's modules, the worker and the styles into `BUNDLE`; `constants` are JSON by name."""
     shutil.rmtree(BUNDLE, ignore_errors=True)
     esbuild = ["node", str(NODE_MODULES / "esbuild" / "bin" / "esbuild"), "--bundle", "--minify", "--log-level=warning"]
     modules = [
@@ -61,6 +64,7 @@ def _bundle(digest: str) -> None:
         "--target=es2022",
         f"--define:BUILD={json.dumps(digest)}",
         f"--define:PYODIDE_VERSION={json.dumps(pyodide_version())}",
+        *(f"--define:{name}={value}" for name, value in constants.items()),
         f"--outdir={BUNDLE}",
     ]
     styles = ["--loader:.woff2=file", "--asset-names=fonts/[name]", f"--outdir={BUNDLE}"]

@@ -88,6 +88,7 @@ export class CourseExercise extends HTMLElement {
       if (report.status === "pass") this.#work.pass();
       bench.showPassed(this.#work.passed);
       bench.show(report);
+      this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: { ...report, exercise: exercise.id } }));
       this.dispatchEvent(new CustomEvent("course-verdict", { bubbles: true, detail: { exercise: exercise.id, report } }));
       return report;
     } catch (error) {

@@ -1,0 +1,82 @@
+"""What the pictures of the pages are drawn from, worked out by Python and by the reference, as plain data.
+
+The build hands it to the front end's modules as constants, so that a picture is there as soon as its module is.
+"""
+
+import random
+from typing import Any
+
+from solutions.block_pool import BlockPool
+from solutions.block_table import BlockTable
+
+Picture = dict[str, Any]
+
+MAX_LEN = 4096
+NUM_REQUESTS = 200
+
+NUM_BLOCKS = 8
+BLOCK_SIZE = 4
+# The story of chapter 2. Each line is run as it stands here, so what a reader sees called is what was called.
+STORY = (
+    "A.append(12)",
+    "B.append(8)",
+    "A.free()",
+    "C.append(14)",
+    "D = C.fork()",
+    "C.append(1)",
+    "D.append(1)",
+    "C.free()",
+    "D.free()",
+)
+
+
+def pictures() -> dict[str, Picture]:
+    """Return each constant's value by its name."""
+    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story()}
+
+
+def workload() -> Picture:
+    """Return chapter 1's requests: the length of each prompt and answer, and the room that reserving gives them."""
+    rng = random.Random(0)  # the same numbers as the page's `random.seed(0)`
+    requests = [(rng.randint(100, 2000), rng.randint(20, 1500)) for _ in range(NUM_REQUESTS)]
+    return {"max_len": MAX_LEN, "requests": requests}
+
+
+def story() -> Picture:
+    """Play the story on the reference; return the start and each call in the shape of a report's `calls`.
+
+    Beside what a report says of a pool, the story knows the order of the free queue.
+    """
+    pool = BlockPool(NUM_BLOCKS)
+    names: dict[str, Any] = {"pool": pool} | {name: BlockTable(pool, BLOCK_SIZE) for name in "ABC"}
+    begun = {"pool"}  # a table is drawn from its first call on
+
+    def state() -> Picture:
+        return {name: _look(thing) for name, thing in names.items() if name in begun}
+
+    start, calls = state(), []
+    for line in STORY:
+        name, _, call = line.rpartition(" = ")
+        value = eval(call, dict(names))
+        if name:
+            names[name] = value
+        begun.add(name or call[0])
+        calls.append({"call": line, "returned": name or repr(value), "raised": None, "state": state()})
+    return {"start": start, "calls": calls}
+
+
+def _look(thing: BlockPool | BlockTable) -> Picture:
+    if isinstance(thing, BlockPool):
+        counts = [thing.ref_count(block) for block in range(NUM_BLOCKS)]
+        return {
+            "kind": "BlockPool",
+            "num_free": thing.num_free,
+            "ref_counts": counts,
+            "free_queue": list(thing._free),
+        }
+    return {
+        "kind": "BlockTable",
+        "block_size": thing.block_size,
+        "blocks": list(thing.blocks),
+        "num_tokens": thing.num_tokens,
+    }
