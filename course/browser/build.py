@@ -38,6 +38,7 @@ def build() -> None:
     for exercise in load_exercises():
         fragments.write(f"{exercise.id}.md", exercises.fragment(exercise))
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
+        put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
     put("course.zip", build_archive())
     put("notices.txt", notices())
     for name in PYODIDE_FILES:

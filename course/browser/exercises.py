@@ -1,12 +1,14 @@
 """Turns an exercise into what a page holds without JavaScript, and into what the element needs to work."""
 
+import ast
 import hashlib
 import json
+import textwrap
 import tomllib
 
 from course.browser.output import ROOT
 from course.judge.exercise import Exercise
-from course.judge.stub import exercise_stub
+from course.judge.stub import exercise_solution, exercise_stub, symbol_sources
 
 HINT_NAMES = ("the idea", "the place", "nearly the code")
 WORDS = {"easy": "Easy", "medium": "Medium", "hard": "Hard"}
@@ -51,6 +53,40 @@ def data(exercise: Exercise) -> str:
         "promises": exercise.promises,
     }
     return json.dumps(fields, ensure_ascii=False)
+
+
+def reference(exercise: Exercise) -> str:
+    """Return the JSON that the element fetches when the reference is asked for; `src/reference.ts` gives its shape.
+
+    It holds what the stub has not: the exercise's symbols, and the helpers and imports that they need. Docstrings are
+    left out, because the stub has them.
+    """
+    solution, stub = exercise_solution(exercise.id), exercise_stub(exercise.id)
+    known = symbol_sources(stub)
+    parts = [
+        [symbol, _without_docstring(source)]
+        for symbol, source in symbol_sources(solution).items()
+        if known.get(symbol) != source
+    ]
+    imports = [line for line in _imports(solution) if line not in _imports(stub)]
+    if imports:
+        parts.insert(0, ["imports", "\n".join(imports)])
+    return json.dumps({"parts": parts}, ensure_ascii=False)
+
+
+def _imports(source: str) -> list[str]:
+    return [ast.unparse(node) for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _without_docstring(function: str) -> str:
+    text = textwrap.dedent(function).rstrip("\n")
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if ast.get_docstring(node) is None:
+        return text
+    lines = text.split("\n")
+    del lines[node.body[0].lineno - 1 : node.body[0].end_lineno]
+    return "\n".join(lines)
 
 
 def _without_javascript(exercise: Exercise) -> str:

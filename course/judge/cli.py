@@ -67,6 +67,8 @@ def _run(request: Request, *, color: bool) -> int:
                 return reset(terminal, _exercise(request), whole_file="--file" in options)
             except ResetError as error:
                 return _complain(str(error), color=color)
+        case "export" | "import":
+            return _exchange(request, terminal, progress, color=color)
         case "list":
             from course.judge.console.listing import show_list
             from course.judge.exercise import load_exercises
@@ -100,6 +102,17 @@ def _judge(request: Request, terminal: Terminal, progress: Progress) -> int:
     if one:
         return check_one(terminal, progress, exercises[0], as_json=as_json)
     return check_started(terminal, progress, exercises, as_json=as_json)
+
+
+def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:
+    from course.judge.console.exchange import ExchangeError, export_work, import_work
+
+    try:
+        if request.command == "export":
+            return export_work(terminal, progress, request.file)
+        return import_work(terminal, progress, request.file or "")
+    except ExchangeError as error:
+        return _complain(str(error), color=color)
 
 
 def _hint(request: Request, terminal: Terminal, progress: Progress) -> int:

@@ -127,7 +127,7 @@ class Report:
         message = {
             "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?)",
             "stopped": f"stopped during {during}",
-            "exit": f"{during} ended the process itself ({detail})",
+            "exit": f"{during} ended the process itself" + (f" ({detail})" if detail else ""),
             "pipe": f"{during} wrote into the judge's own pipe, or closed it",
         }[reason]
         if self._tests:

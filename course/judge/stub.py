@@ -24,13 +24,13 @@ def stub_source(module: str) -> str:
 def exercise_stub(exercise_id: str) -> str:
     """Return the module with one exercise unwritten, and what other exercises ask for left out."""
     exercise = find_exercise(exercise_id)
-    return _cut(exercise.module, dict.fromkeys(exercise.symbols, exercise.id), _others(exercise))
+    return _cut(exercise.module, dict.fromkeys(exercise.symbols, exercise.id), other_symbols(exercise))
 
 
 def exercise_solution(exercise_id: str) -> str:
     """Return the same with the reference's bodies."""
     exercise = find_exercise(exercise_id)
-    return _cut(exercise.module, {}, _others(exercise))
+    return _cut(exercise.module, {}, other_symbols(exercise))
 
 
 def reference_source(module: str) -> str:
@@ -60,7 +60,8 @@ def _exercises_of(module: str) -> list[Exercise]:
     return [exercise for exercise in load_exercises() if exercise.module == module]
 
 
-def _others(exercise: Exercise) -> tuple[str, ...]:
+def other_symbols(exercise: Exercise) -> tuple[str, ...]:
+    """Return the symbols that the other exercises of the same module ask for."""
     others = (other for other in _exercises_of(exercise.module) if other.id != exercise.id)
     return tuple(symbol for other in others for symbol in other.symbols)
 

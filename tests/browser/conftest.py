@@ -3,6 +3,7 @@
 Every test also fails when the page logs an error, or asks anyone but the site for anything.
 """
 
+import copy
 import functools
 import http.server
 import threading
@@ -64,12 +65,23 @@ class Visit:
 
     def __init__(self, page: Page) -> None:
         self.page = page
+        self.context = page.context
         self.requests: list[str] = []
         self.errors: list[str] = []
-        page.set_default_timeout(PATIENCE)
         page.context.on("request", self._note_request)
+        self._listen(page)
+
+    def _listen(self, page: Page) -> None:
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+
+    def second_tab(self) -> "Visit":
+        """Return a visit in another tab of the same browser profile, whose errors and requests count here."""
+        other = copy.copy(self)
+        other.page = self.context.new_page()
+        self._listen(other.page)
+        return other
 
     def _note_request(self, request: Request) -> None:
         self.requests.append(request.url)
@@ -106,6 +118,8 @@ class Bench:
         self.stop_button = self.root.get_by_role("button", name="Stop")
         self.status = self.root.locator(".bench-status")
         self.verdict = self.root.get_by_role("region", name="Verdict")
+        self.reference = self.root.locator(".exercise-reference")
+        self.notes = self.root.locator(".bench-note")
         self.editor.wait_for()
 
     @property

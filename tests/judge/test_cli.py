@@ -338,7 +338,7 @@ def test_doctor_finds_this_machine_fit(learner: Learner) -> None:
 def test_help_names_every_command(learner: Learner) -> None:
     done = learner.run("--help")
     assert done.returncode == 0
-    for name in ("board", "check", "watch", "next", "hint", "diff", "reset", "list", "doctor"):
+    for name in ("board", "check", "watch", "next", "hint", "diff", "reset", "export", "import", "list", "doctor"):
         assert re.search(rf"^  {name}\b", done.stdout, re.MULTILINE)
 
 

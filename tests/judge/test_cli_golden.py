@@ -5,6 +5,7 @@ The files in `golden/` are read by people: look at them when they change. To wri
     UPDATE_GOLDEN=1 python -m pytest tests/judge/test_cli_golden.py
 """
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from course.judge.stub import exercise_solution
 from tests.judge.learner import LIMIT, Learner
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -78,6 +80,34 @@ def everything(learner: Learner) -> None:
         learner.solve(module)
 
 
+def exported(learner: Learner) -> None:
+    """Some answers come back to a clone that has answers of its own; not all of them fit."""
+    helper = "\n\ndef _first(blocks):\n    return blocks[0]\n"
+    work = {
+        "kv-bytes": exercise_solution("kv-bytes"),
+        "block-pool": exercise_solution("block-pool"),
+        "fork": exercise_solution("fork").replace("child = ", "child == "),
+        "copy-on-write": exercise_solution("copy-on-write") + helper,
+        "slot-mapping": "def slot_mapping(:\n",
+        "warp-drive": "x = 1\n",
+    }
+    exercises = {name: {"source": source, "passed": name == "fork"} for name, source in work.items()}
+    data = {"format": "paged-inference-course/work", "version": 1, "exercises": exercises}
+    (learner.folder / "work.json").write_text(json.dumps(data), "utf-8")
+    learner.solve("block_pool")
+    learner.solve("block_table")
+    learner.write("block_table", learner.read("block_table") + helper.replace("[0]", "[-1]"))
+
+
+def not_an_export(learner: Learner) -> None:
+    (learner.folder / "work.json").write_text("[]")
+
+
+def half_broken(learner: Learner) -> None:
+    syntax_error(learner)
+    learner.solve("utilization")
+
+
 def untouched(learner: Learner) -> None:
     pass
 
@@ -102,6 +132,10 @@ CASES: dict[str, tuple[Callable[[Learner], None], tuple[str, ...]]] = {
     "next": (right, ("next", *LIMIT)),
     "hint": (untouched, ("hint", "copy-on-write", "2")),
     "diff": (wrong, ("diff", "block-pool", "--give-up")),
+    "export": (chapter_2, ("export", "work.json")),
+    "export-broken": (half_broken, ("export", "work.json")),
+    "import": (exported, ("import", "work.json")),
+    "import-not-an-export": (not_an_export, ("import", "work.json")),
     "unknown-id": (untouched, ("check", "blok-pool")),
     "help": (untouched, ("help",)),
 }
@@ -127,8 +161,9 @@ def test_every_golden_file_has_a_case() -> None:
 
 
 def same_everywhere(printed: str, learner: Learner) -> str:
-    """Return `printed` without what differs between machines: times, and how Python is called and marks a column."""
+    """Return `printed` without what differs between machines: times, dates, how Python is called and marks columns."""
     printed = re.sub(r"\(\d+\.\d\d s\)", "(0.00 s)", printed)
     printed = re.sub(r"\(\d+ earlier lines left out\)", "(some earlier lines left out)", printed)
+    printed = re.sub(r"-\d{4}-\d\d-\d\d-\d{6}", "-0000-00-00-000000", printed)
     printed = printed.replace(f"{learner.python} practice/judge.py", "python practice/judge.py")
     return re.sub(r"^ *[~^]+\n", "", printed, flags=re.MULTILINE)

@@ -150,3 +150,8 @@ def test_a_lost_run_is_reported_from_its_events() -> None:
     assert [test["status"] for test in report["tests"]] == ["pass", "pass", "pass", "pass", "fail"]
     assert report["tests"][-1]["message"] == "pool.allocate(2) did not end within 2 s (an endless loop?)"
     assert json.loads(page.lost("block-pool", "[]", "stopped"))["status"] == "error"
+
+
+def test_an_end_without_detail_has_no_empty_brackets() -> None:
+    ended = json.loads(page.lost("block-pool", "[]", "exit"))
+    assert ended["message"] == "loading practice/block_pool.py ended the process itself"

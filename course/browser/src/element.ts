@@ -8,7 +8,9 @@
 import type { Editor } from "./editor";
 import { type Exercise, loadExercise, type Report } from "./exercise";
 import { unfoldInTurn } from "./hints";
+import { ReferenceFold } from "./reference";
 import { NotLoaded, type Phase, runner, StoppedEarly } from "./runner";
+import type { Copy, Outcome } from "./store";
 import { Work } from "./work";
 import { Workbench } from "./workbench";
 
@@ -20,7 +22,9 @@ export class CourseExercise extends HTMLElement {
   #work: Work | null = null;
   #editor: Editor | null = null;
   #bench: Workbench | null = null;
+  #reference: ReferenceFold | null = null;
   #run: AbortController | null = null;
+  #isRefreshing = false;
 
   get name(): string {
     return this.getAttribute("name") ?? "";
@@ -44,6 +48,7 @@ export class CourseExercise extends HTMLElement {
 
   disconnectedCallback(): void {
     this.stop();
+    this.#work?.leave();
     this.#editor?.destroy();
     this.#editor = null;
   }
@@ -60,8 +65,16 @@ export class CourseExercise extends HTMLElement {
       check: () => void this.check(),
       stop: () => this.stop(),
       reset: () => this.#reset(),
+      compare: () => this.#reference?.reveal(),
     }));
     stub.after(bench.root);
+    this.#reference?.root.remove();
+    this.#reference = new ReferenceFold(exercise, {
+      code: () => this.source,
+      isOpen: () => work.passed || work.gaveUp,
+      giveUp: () => void work.giveUp(),
+    });
+    this.append(this.#reference.root);
     this.classList.add("is-ready");
     this.#exercise = exercise;
     this.#editor = new Editor({
@@ -72,8 +85,11 @@ export class CourseExercise extends HTMLElement {
       onChange: (code) => this.#changed(code),
       onCheck: () => void this.check(),
     });
-    bench.showPassed(work.passed);
-    if (work.stubChanged) bench.note("The stub has changed since you wrote this. Your code is kept; Reset shows the new stub.");
+    work.follow(
+      () => this.#contest(),
+      () => this.#refresh(),
+    );
+    this.#refresh();
   }
 
   /** Check what stands in the editor; the report, or null when the run was stopped before it began. */
@@ -85,8 +101,7 @@ export class CourseExercise extends HTMLElement {
     bench.start();
     try {
       const report = await runner.check(exercise, this.source, run.signal, (phase: Phase) => bench.tell(phase));
-      if (report.status === "pass") this.#work.pass();
-      bench.showPassed(this.#work.passed);
+      if (report.status === "pass") this.#say(this.#work.pass());
       bench.show(report);
       this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: { ...report, exercise: exercise.id } }));
       this.dispatchEvent(new CustomEvent("course-verdict", { bubbles: true, detail: { exercise: exercise.id, report } }));
@@ -104,23 +119,84 @@ export class CourseExercise extends HTMLElement {
     this.#run?.abort();
   }
 
+  /** Put `code` into the editor; what stood there stays as a version. */
+  replace(code: string, why: Copy["why"]): void {
+    if (code === this.source) return;
+    this.#work?.setAside(why);
+    this.source = code;
+  }
+
   #changed(code: string): void {
     if (!this.#work || !this.#bench) return;
-    const kept = this.#work.keep(code);
+    this.#say(this.#work.keep(code));
     this.#bench.edited();
-    this.#bench.note(kept ? "" : "This browser refuses to keep your code: copy it before you leave the page.");
+    this.#refresh();
+  }
+
+  /** Show what the record says: passed or not, its versions, the stub that it was begun from. Once for many changes. */
+  #refresh(): void {
+    if (this.#isRefreshing) return;
+    this.#isRefreshing = true;
+    queueMicrotask(() => {
+      this.#isRefreshing = false;
+      this.#showRecord();
+    });
+  }
+
+  #showRecord(): void {
+    const [work, bench] = [this.#work, this.#bench];
+    if (!work || !bench) return;
+    bench.showPassed(work.passed);
+    bench.showVersions(work.copies, (copy) => this.replace(copy.code, "version"));
+    this.#reference?.update();
+    if (!work.isContested) bench.note("tab", "");
+    bench.note("stub", work.stubChanged ? STUB_CHANGED : "", {
+      "Keep mine": () => {
+        work.acceptStub();
+        this.#refresh();
+      },
+    });
+  }
+
+  /** Another tab has other code: nothing is written over until the learner has chosen. */
+  #contest(): void {
+    const [work, bench] = [this.#work, this.#bench];
+    if (!work || !bench) return;
+    bench.note("tab", "Another tab has other code for this exercise. Both are kept; which goes on?", {
+      "Take the other tab’s": () => {
+        this.source = work.takeOther();
+        this.#refresh();
+      },
+      "Keep this one": () => {
+        this.#say(work.keepMine());
+        this.#refresh();
+      },
+    });
+  }
+
+  #say(outcome: Outcome): void {
+    this.#bench?.note("storage", STORAGE[outcome]);
   }
 
   #reset(): void {
     const exercise = this.#exercise;
     if (!exercise || !this.#bench) return;
     const before = this.source;
-    this.source = exercise.stub;
+    this.replace(exercise.stub, "reset");
     this.#bench.offerUndo(() => {
       this.source = before;
     });
   }
 }
+
+const STUB_CHANGED = "The stub has changed since you wrote this. Your code is kept; Reset shows the new stub.";
+
+const STORAGE: Record<Outcome, string> = {
+  kept: "",
+  full: "This browser’s storage is full, so it does not keep your code. It stays here as long as this tab is open: export your work to a file, or copy it.",
+  refused:
+    "This browser refuses to keep your code. It stays here as long as this tab is open: export your work to a file, or copy it.",
+};
 
 /** Say why there is no report; the second part is for whoever wants to look into it. */
 function explain(error: unknown): [text: string, detail?: unknown] {

@@ -72,7 +72,21 @@ export function loadExercise(id: string): Promise<Exercise> {
 }
 
 async function fetchExercise(id: string): Promise<Exercise> {
-  const response = await fetch(asset(`exercises/${id}.json`));
-  if (!response.ok) throw new Error(`the exercise ${id} could not be loaded (${response.status})`);
-  return (await response.json()) as Exercise;
+  return (await fetchJson(`exercises/${id}.json`)) as Exercise;
+}
+
+/** What the reference has and the stub has not: each symbol's name and its text. */
+export interface Reference {
+  parts: [symbol: string, code: string][];
+}
+
+/** Fetch the reference. It is fetched only when it is asked for. */
+export async function loadReference(id: string): Promise<Reference> {
+  return (await fetchJson(`exercises/${id}.reference.json`)) as Reference;
+}
+
+async function fetchJson(path: string): Promise<unknown> {
+  const response = await fetch(asset(path));
+  if (!response.ok) throw new Error(`${path} could not be loaded (${response.status})`);
+  return response.json();
 }

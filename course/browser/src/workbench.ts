@@ -3,12 +3,15 @@
 import { h } from "./dom";
 import type { Exercise, Report } from "./exercise";
 import type { Phase } from "./runner";
+import type { Copy, CopyReason } from "./store";
 import { drawVerdict, summary } from "./verdict";
 
 export interface Actions {
   check(): void;
   stop(): void;
   reset(): void;
+  /** Show the reference beside the answer. */
+  compare(): void;
 }
 
 const ON_A_MAC = /Mac|iPhone|iPad/.test(navigator.platform);
@@ -22,6 +25,20 @@ const PHASES: Record<Phase, string> = {
   exit: "Python ended. Finding out how far your code came…",
 };
 
+const REASONS: Record<CopyReason, string> = {
+  reset: "before a reset",
+  import: "before an import",
+  tab: "from another tab",
+  version: "before another version",
+  unreadable: "a record that this version cannot read",
+};
+
+function describe(copy: Copy): string {
+  const lines = copy.code.trimEnd().split("\n").length;
+  const at = new Date(copy.at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return `${at}, ${REASONS[copy.why] ?? "earlier"}, ${lines} ${lines === 1 ? "line" : "lines"}`;
+}
+
 export class Workbench {
   static readonly HELP = "Tab indents. Press Escape, then Tab, to leave the editor.";
 
@@ -34,23 +51,36 @@ export class Workbench {
   readonly #reset = h("button", { type: "button", class: "bench-reset" }, "Reset");
   readonly #passed = h("span", { class: "bench-passed", hidden: true }, "passed");
   readonly #status = h("p", { class: "bench-status", role: "status" });
-  readonly #note = h("p", { class: "bench-note", role: "status", hidden: true });
+  readonly #notes = h("div", { class: "bench-notes", role: "status" });
+  readonly #versions = h("button", { type: "button", class: "bench-versions", "aria-expanded": "false", hidden: true });
+  readonly #versionList = h("ul", { class: "bench-version-list", "aria-label": "Versions", hidden: true });
   readonly #verdict = h("section", { class: "bench-verdict", "aria-label": "Verdict", hidden: true });
+  readonly #compare = h("button", { type: "button", class: "bench-compare" }, "Compare with the reference");
   #undo: (() => void) | null = null;
 
   constructor(exercise: Exercise, actions: Actions) {
     this.#exercise = exercise;
     this.#check.append("Check ", h("kbd", { "aria-hidden": "true" }, ON_A_MAC ? "⌘ ↵" : "Ctrl ↵"));
     this.#check.addEventListener("click", () => actions.check());
+    this.#compare.addEventListener("click", () => actions.compare());
     this.#stop.addEventListener("click", () => actions.stop());
     this.#reset.addEventListener("click", () => (this.#undo ? this.#takeBack() : actions.reset()));
+    this.#versions.addEventListener("click", () => this.#unfoldVersions(this.#versionList.hasAttribute("hidden")));
     this.root = h(
       "div",
       { class: "bench", role: "group", "aria-label": `Workbench: ${exercise.title}` },
-      h("div", { class: "bench-head" }, h("span", { class: "bench-file" }, exercise.file), this.#passed, this.#reset),
+      h(
+        "div",
+        { class: "bench-head" },
+        h("span", { class: "bench-file" }, exercise.file),
+        this.#passed,
+        this.#versions,
+        this.#reset,
+      ),
+      this.#versionList,
       this.editor,
       h("div", { class: "bench-bar" }, this.#check, this.#stop, this.#status),
-      this.#note,
+      this.#notes,
       this.#verdict,
       h(
         "p",
@@ -75,6 +105,7 @@ export class Workbench {
     this.#status.textContent = summary(report, this.#exercise);
     this.root.dataset["state"] = report.status === "pass" ? "pass" : report.unfinished ? "unfinished" : "fail";
     this.#verdict.replaceChildren(drawVerdict(report, this.#exercise));
+    if (report.status === "pass") this.#verdict.append(this.#compare);
     this.#verdict.hidden = false;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.#verdict.firstElementChild?.firstElementChild?.scrollIntoView({
@@ -104,9 +135,40 @@ export class Workbench {
     this.#setUndo(null);
   }
 
-  note(text: string): void {
-    this.#note.textContent = text;
-    this.#note.hidden = text === "";
+  /** Say something that stays until it is taken back with "". There is one note of a kind. */
+  note(kind: string, text: string, actions: Record<string, () => void> = {}): void {
+    const before = this.#notes.querySelector(`[data-kind="${kind}"]`);
+    if (before?.firstChild?.textContent === text) return;
+    before?.remove();
+    if (text === "") return;
+    const buttons = Object.entries(actions).map(([label, act]) => {
+      const button = h("button", { type: "button" }, label);
+      button.addEventListener("click", act);
+      return button;
+    });
+    this.#notes.append(h("p", { class: "bench-note", "data-kind": kind }, h("span", {}, text), ...buttons));
+  }
+
+  /** List the texts that may be put back into the editor. */
+  showVersions(copies: Copy[], putBack: (copy: Copy) => void): void {
+    this.#versions.hidden = copies.length === 0;
+    this.#versions.textContent = `Versions (${copies.length})`;
+    if (copies.length === 0) this.#unfoldVersions(false);
+    const items = copies.map((copy) => {
+      const button = h("button", { type: "button" }, "Put it in the editor");
+      button.addEventListener("click", () => {
+        putBack(copy);
+        this.#unfoldVersions(false);
+        this.#status.textContent = "The version is in the editor; what stood there is a version now.";
+      });
+      return h("li", {}, h("span", {}, describe(copy)), button);
+    });
+    this.#versionList.replaceChildren(...items);
+  }
+
+  #unfoldVersions(open: boolean): void {
+    this.#versionList.hidden = !open;
+    this.#versions.setAttribute("aria-expanded", String(open));
   }
 
   showPassed(passed: boolean): void {

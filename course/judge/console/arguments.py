@@ -28,6 +28,8 @@ COMMANDS = {
     "hint": Command("[id] [n]", "one hint more, or hint n"),
     "diff": Command("id", "the reference against your answer, once that has passed", ("--give-up",)),
     "reset": Command("id", "put the stub back, and keep a copy of what was there", ("--file",)),
+    "export": Command("[file]", "your answers as a file, which the course's page can import"),
+    "import": Command("file", "put answers that the page has exported into practice/"),
     "list": Command("", "all exercises", ("--json",)),
     "doctor": Command("", "whether this machine can run the judge"),
     "help": Command("", "this text"),
@@ -42,13 +44,14 @@ OPTIONS = {
 
 
 class Request(NamedTuple):
-    """What was asked for: `exercise` is an id as typed, `number` a hint's."""
+    """What was asked for: `exercise` is an id as typed, `number` a hint's, `file` a path as typed."""
 
     command: str
     exercise: str | None
     number: int | None
     options: frozenset[str]
     time_limit: float | None
+    file: str | None = None
 
 
 def read_arguments(words: Iterable[str]) -> Request:
@@ -76,7 +79,10 @@ def read_arguments(words: Iterable[str]) -> Request:
         return Request("help", None, None, frozenset(), None)
     for option in sorted(options - {"--no-color", *COMMANDS[name].options}):
         raise UsageError(f"{name} takes no {option}. {command('help')} shows what it takes.")
-    return Request(name, *_operands(name, names), frozenset(options), time_limit)
+    exercise, number = _operands(name, names)
+    if "file" in COMMANDS[name].takes:
+        return Request(name, None, None, frozenset(options), time_limit, file=exercise)
+    return Request(name, exercise, number, frozenset(options), time_limit)
 
 
 def _refuse_bare_id(word: str) -> None:
@@ -111,6 +117,8 @@ def _operands(name: str, words: list[str]) -> tuple[str | None, int | None]:
         raise UsageError(f"{name} takes {takes or 'nothing more'}, and there is {words[room]!r} too.")
     if takes == "id" and not words:
         raise UsageError(f"{name} needs an exercise, for example: {command(name, 'block-pool')}")
+    if takes == "file" and not words:
+        raise UsageError(f"{name} needs a file, for example: {command(name, 'paged-inference-work.json')}")
     number = None
     if name == "hint" and words and words[-1].isdecimal():
         number = int(words.pop())

@@ -1,7 +1,8 @@
 """What the judge remembers between runs, in `practice/.judge/`: it saves time, and nothing depends on it.
 
 A verdict is kept with a digest of all that it follows from, so that an old one is never shown for a new file. Losing
-it costs a re-run, the count of hints seen, and which exercises have passed before (`diff` asks for that).
+it costs a re-run, the count of hints seen, which exercises have passed before (`diff` asks for that), and what was
+exchanged with the page.
 """
 
 from __future__ import annotations
@@ -63,6 +64,21 @@ class Progress:
     def remember_hints(self, exercise: Exercise, seen: int) -> bool:
         """Keep how many hints were seen; return whether that worked."""
         return self._put("hints", exercise.id, max(seen, self.hints_seen(exercise)))
+
+    def remember_passed(self, exercise: Exercise) -> None:
+        """Keep that an answer has passed elsewhere, in the page."""
+        self._put("passed", exercise.id, True)
+
+    def exchanged(self, exercise: Exercise) -> str:
+        """Return the text that was last exported or imported; nothing when that is not known."""
+        text = self._section("exchanged").get(exercise.id)
+        return text if isinstance(text, str) else ""
+
+    def remember_exchanged(self, texts: dict[str, str]) -> None:
+        """Keep what was exported or imported, by exercise: a later import tells by it on which side a text changed."""
+        data = _read()
+        data["exchanged"] = {**self._section("exchanged"), **texts}
+        _write(data)
 
     def _section(self, name: str) -> dict[str, Any]:
         section = _read().get(name)

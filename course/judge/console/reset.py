@@ -32,8 +32,8 @@ def reset(terminal: Terminal, exercise: Exercise, *, whole_file: bool) -> int:
         return 0
     what = f"{exercise.id} in {exercise.file}" if text is not None else f"the whole of {exercise.file}"
     try:
-        backup = _keep(exercise.module)
-        _write(exercise.module, stub_source(exercise.module) if text is None else text)
+        backup = keep_copy(exercise.module)
+        write_answer(exercise.module, stub_source(exercise.module) if text is None else text)
     except (OSError, ResetError) as error:
         raise ResetError(f"{exercise.file} was not reset: {error}") from error
     said = [f"The stub is back for {what}."]
@@ -99,7 +99,7 @@ def _imports(text: str) -> dict[str, str]:
     return {alias.asname or alias.name: ast.unparse(node) for node in nodes for alias in node.names}
 
 
-def _keep(module: str) -> Path | None:
+def keep_copy(module: str) -> Path | None:
     """Copy the file as it is, byte for byte; None when there is none. Nothing that was kept is written over."""
     path = answer_path(module)
     if path.is_dir():
@@ -114,7 +114,7 @@ def _keep(module: str) -> Path | None:
     return backup
 
 
-def _write(module: str, text: str) -> None:
+def write_answer(module: str, text: str) -> None:
     """Write the file with the line ends that it had."""
     path = answer_path(module)
     ends = "\r\n" if path.exists() and b"\r\n" in path.read_bytes() else "\n"
