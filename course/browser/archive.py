@@ -1,32 +1,45 @@
-"""Packs the Python that the page runs: the judge, the exercises and the reference, in one zip for Pyodide."""
+"""Packs the Python that the page runs: the judge, the exercises and the reference, in one zip for Pyodide.
 
-import io
+All of it is bytecode. Sources come along where a page shows their text: checks, and the reference in a traceback.
+"""
+
+import json
 import zipfile
 from pathlib import Path
 
+from course.browser.bytecode import PYODIDE, compile_sources, pack
 from course.browser.output import ROOT
 
 # What only the command line, the build or the tests need stays out; the page would download it for nothing.
-PATTERNS = (
-    "course/__init__.py",
-    "course/judge/*.py",
-    "course/exercises/*/exercise.toml",
-    "course/exercises/*/checks.py",
-    "solutions/*.py",
-)
+BARE = ("course/__init__.py", "course/judge/*.py")
+WITH_SOURCE = ("course/exercises/*/checks.py", "solutions/*.py")
+DATA = ("course/exercises/*/exercise.toml",)
+COMMAND_LINE = {f"course/judge/{name}.py" for name in ("child", "cli", "process", "spawn", "stubs", "untouched")}
+PLACE = "/course"  # where the worker unpacks it
 
 
 def archive_paths() -> list[Path]:
-    """Return the files that go into the archive, in a fixed order."""
-    return sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
+    """Return the files of the repository that go into the archive, in a fixed order."""
+    return [ROOT / name for pattern in (BARE, WITH_SOURCE, DATA) for name in sorted(_files(pattern))]
 
 
 def build_archive() -> bytes:
     """Return the zip; the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in archive_paths():
-            entry = zipfile.ZipInfo(path.relative_to(ROOT).as_posix(), date_time=(1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
-    return buffer.getvalue()
+    bare, with_source, data = _files(BARE), _files(WITH_SOURCE), _files(DATA)
+    files = data | with_source
+    for name, bytecode in compile_sources(bare | with_source, PLACE).items():
+        files[f"{name}c" if name in bare else _beside_source(name)] = bytecode
+    return pack(files, zipfile.ZIP_DEFLATED)
+
+
+def _files(patterns: tuple[str, ...]) -> dict[str, bytes]:
+    found = {path.relative_to(ROOT).as_posix(): path for pattern in patterns for path in ROOT.glob(pattern)}
+    return {name: path.read_bytes() for name, path in found.items() if name not in COMMAND_LINE}
+
+
+def _beside_source(name: str) -> str:
+    """Return where Pyodide's Python looks for the bytecode of a source file."""
+    version = json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))["info"]["python"]
+    major, minor, _ = version.split(".")
+    path = Path(name)
+    return (path.parent / "__pycache__" / f"{path.stem}.cpython-{major}{minor}.pyc").as_posix()

@@ -8,21 +8,20 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from course.browser import exercises
 from course.browser.archive import build_archive
+from course.browser.bytecode import PYODIDE, pyodide_version
+from course.browser.library import build_library
 from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
 from course.browser.pictures import pictures
 from course.judge.exercise import load_exercises
 from course.setup.node import find_node
 
-PYODIDE = NODE_MODULES / "pyodide"
-PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")
-
-
-def pyodide_version() -> str:
-    return str(json.loads((PYODIDE / "package.json").read_text("utf-8"))["version"])
+ESBUILD = ["node", str(NODE_MODULES / "esbuild" / "bin" / "esbuild"), "--bundle", "--minify", "--log-level=warning"]
+PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 
 
 def build() -> None:
@@ -40,6 +39,7 @@ def build() -> None:
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
     put("course.zip", build_archive())
+    put("library.bin", build_library())
     put("notices.txt", notices())
     for name in PYODIDE_FILES:
         assets.copy(PYODIDE / name, f"pyodide-{pyodide_version()}/{name}")
@@ -56,23 +56,27 @@ def build() -> None:
     fragments.sweep()
 
 
+def _lock() -> dict[str, object]:
+    """Return Pyodide's lock file without its packages, of which the page loads none."""
+    return {"info": json.loads((PYODIDE / "pyodide-lock.json").read_text("utf-8"))["info"], "packages": {}}
+
+
+def esbuild_modules(entry: str, folder: Path, digest: str, *options: str) -> None:
+    """Have esbuild bundle a module of `src/` into `folder`; `digest` goes into the addresses of what it fetches."""
+    settings = {"BUILD": digest, "PYODIDE_VERSION": pyodide_version(), "PYODIDE_LOCK": _lock()}
+    defined = [f"--define:{name}={json.dumps(value)}" for name, value in settings.items()]
+    modules = ["--format=esm", "--target=es2022", *defined, f"--outdir={folder}"]
+    find_node().run([*ESBUILD, entry, *modules, *options], cwd=BROWSER)
+
+
 def _bundle(digest: str, constants: dict[str, str]) -> None:
     """Have esbuild write the page's modules, the worker and the styles into `BUNDLE`; `constants` are JSON by name."""
     shutil.rmtree(BUNDLE, ignore_errors=True)
-    esbuild = ["node", str(NODE_MODULES / "esbuild" / "bin" / "esbuild"), "--bundle", "--minify", "--log-level=warning"]
-    modules = [
-        "--format=esm",
-        "--target=es2022",
-        f"--define:BUILD={json.dumps(digest)}",
-        f"--define:PYODIDE_VERSION={json.dumps(pyodide_version())}",
-        *(f"--define:{name}={value}" for name, value in constants.items()),
-        f"--outdir={BUNDLE}",
-    ]
+    defined = (f"--define:{name}={value}" for name, value in constants.items())
+    esbuild_modules("src/course.ts", BUNDLE, digest, "--splitting", *defined)
+    esbuild_modules("src/worker.ts", BUNDLE, digest)
     styles = ["--loader:.woff2=file", "--asset-names=fonts/[name]", f"--outdir={BUNDLE}"]
-    node = find_node()
-    node.run([*esbuild, "src/course.ts", "--splitting", *modules], cwd=BROWSER)
-    node.run([*esbuild, "src/worker.ts", *modules], cwd=BROWSER)
-    node.run([*esbuild, "src/course.css", *styles], cwd=BROWSER)
+    find_node().run([*ESBUILD, "src/course.css", *styles], cwd=BROWSER)
 
 
 def main() -> int:
@@ -82,7 +86,7 @@ def main() -> int:
     try:
         build()
     except subprocess.CalledProcessError as error:
-        print(f"the front end does not compile ({error.cmd[1]} {error.cmd[-1]})", file=sys.stderr)
+        print(f"this did not work: {' '.join(error.cmd[1:3])}", file=sys.stderr)
         return 1
     return 0
 

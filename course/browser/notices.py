@@ -7,7 +7,8 @@ from course.browser.output import BROWSER, NODE_MODULES
 PYODIDE_NOTICE = """\
 Pyodide {version}: Python, compiled to WebAssembly, which checks the exercises in the page.
 Copyright the Pyodide contributors and Mozilla. Mozilla Public License, version 2.0 (text below).
-The files in pyodide-{version}/ are unmodified; their source is at https://github.com/pyodide/pyodide/tree/{version}
+The files in pyodide-{version}/ are unmodified. library.bin is Pyodide's standard library: compiled to bytecode, without
+the modules that no exercise needs. The source of both is at https://github.com/pyodide/pyodide/tree/{version}
 They contain CPython (Python Software Foundation License, https://docs.python.org/3/license.html)
 and parts of Emscripten (MIT License, https://github.com/emscripten-core/emscripten/blob/main/LICENSE).
 """

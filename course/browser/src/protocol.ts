@@ -1,5 +1,17 @@
 /** Messages between the page and its Python worker. One run at a time; `run` tells late messages from current ones. */
 
+/** What a page's Pythons have in common. The page loads it once and hands it to each worker. */
+export interface Runtime {
+  wasm: WebAssembly.Module;
+  /** The standard library, a zip of bytecode. */
+  library: ArrayBuffer;
+  /** The judge, the exercises and the reference, likewise. */
+  course: ArrayBuffer;
+}
+
+/** The first message to a worker. */
+export type Start = { kind: "start"; runtime: Runtime };
+
 export type Request =
   | { kind: "check"; run: number; exercise: string; source: string }
   | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason };

@@ -1,7 +1,8 @@
 /** A Python in a worker, seen from the page: it becomes ready, takes one request at a time, and can be killed. */
 
 import { asset } from "./assets";
-import type { LostReason, Message, Request } from "./protocol";
+import type { LostReason, Message, Request, Start } from "./protocol";
+import { loadRuntime } from "./runtime";
 
 export interface RunListener {
   started?(): void;
@@ -35,6 +36,10 @@ export class Python {
     // Whoever waits sees the error; a spare that nobody waits for must not raise one.
     this.ready.catch(() => {});
     this.#worker = new Worker(asset("worker.js"), { type: "module", name: "python" });
+    loadRuntime().then(
+      (runtime) => this.#worker.postMessage({ kind: "start", runtime } satisfies Start),
+      (error: unknown) => this.#end(error instanceof Error ? error : new Error(String(error))),
+    );
     this.#worker.addEventListener("message", ({ data }: MessageEvent<unknown>) => {
       if (isMessage(data)) this.#receive(data);
     });

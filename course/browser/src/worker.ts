@@ -1,31 +1,47 @@
 /** The worker: one Python with the course's judge in it. It answers requests and decides nothing. */
 
-import type { PyodideAPI } from "pyodide";
-import { asset, pyodideFolder } from "./assets";
-import type { Message, Request } from "./protocol";
+import { pyodideFolder } from "./assets";
+import type { Message, Request, Runtime, Start } from "./protocol";
+
+type Pyodide = typeof import("pyodide");
 
 interface Judge {
   check(exercise: string, source: string, post: (events: string) => void): string;
   lost(exercise: string, events: string, reason: string): string;
 }
 
+/** Pyodide's lock file, without packages; the build writes it here, so that it need not be fetched. */
+declare const PYODIDE_LOCK: import("pyodide").Lockfile;
+
+/** Where `course/browser/archive.py` says that its code lies. */
 const COURSE = "/course";
 
 function send(message: Message): void {
   postMessage(message);
 }
 
-async function start(): Promise<Judge> {
-  const archive = fetch(asset("course.zip"));
-  const { loadPyodide } = (await import(`${pyodideFolder()}pyodide.mjs`)) as typeof import("pyodide");
-  const python: PyodideAPI = await loadPyodide({
+// The scripts load while the page fetches the rest.
+const scripts = Promise.all([
+  import(`${pyodideFolder()}pyodide.mjs`) as Promise<Pyodide>,
+  import(`${pyodideFolder()}pyodide.asm.mjs`),
+]);
+
+async function start({ wasm, library, course }: Runtime): Promise<Judge> {
+  const [{ loadPyodide }] = await scripts;
+  const stdLibURL = URL.createObjectURL(new Blob([library]));
+  const giveBack = lend(wasm);
+  const python = await loadPyodide({
     indexURL: pyodideFolder(),
+    stdLibURL,
+    lockFileContents: PYODIDE_LOCK,
+    packageBaseUrl: pyodideFolder(),
     stdin: () => null,
     stdout: () => {},
     stderr: () => {},
     env: { HOME: "/home/pyodide", PYTHONDONTWRITEBYTECODE: "1" },
-  });
-  python.unpackArchive(await bytes(await archive), "zip", { extractDir: COURSE });
+  }).finally(giveBack);
+  URL.revokeObjectURL(stdLibURL);
+  python.unpackArchive(new Uint8Array(course), "zip", { extractDir: COURSE });
   // Everything that the first check would import is imported now, so that no run pays for it.
   return python.runPython(`
 import sys
@@ -36,9 +52,24 @@ page
 `) as Judge;
 }
 
-async function bytes(response: Response): Promise<Uint8Array> {
-  if (!response.ok) throw new Error(`${new URL(response.url).pathname} answered ${response.status}`);
-  return new Uint8Array(await response.arrayBuffer());
+/**
+ * Let Pyodide instantiate the page's module, where it would fetch and compile its own. Returns what undoes it.
+ *
+ * Pyodide has no option for this. A Pyodide that came to load its code in another way would merely be slower.
+ */
+function lend(wasm: WebAssembly.Module): () => void {
+  const { fetch } = globalThis;
+  const { instantiateStreaming } = WebAssembly;
+  globalThis.fetch = (input, init) =>
+    String(input).endsWith("/pyodide.asm.wasm") ? Promise.resolve(new Response()) : fetch(input, init);
+  WebAssembly.instantiateStreaming = async (_, imports) => ({
+    module: wasm,
+    instance: await WebAssembly.instantiate(wasm, imports),
+  });
+  return () => {
+    globalThis.fetch = fetch;
+    WebAssembly.instantiateStreaming = instantiateStreaming;
+  };
 }
 
 function answer(judge: Judge, request: Request): string {
@@ -47,8 +78,7 @@ function answer(judge: Judge, request: Request): string {
   return judge.check(request.exercise, request.source, (events) => send({ kind: "events", run: request.run, events }));
 }
 
-// Requests may come while Python still loads.
-const judge = start();
+const { promise: judge, resolve } = Promise.withResolvers<Judge>();
 
 // Pyodide never settles when its WebAssembly does not arrive; the reason shows up as a rejection that nobody handles.
 addEventListener("unhandledrejection", (event) => {
@@ -61,7 +91,8 @@ judge.then(
   (error: unknown) => send({ kind: "broken", message: String(error) }),
 );
 
-addEventListener("message", async ({ data }: MessageEvent<Request>) => {
+addEventListener("message", async ({ data }: MessageEvent<Start | Request>) => {
+  if (data.kind === "start") return resolve(start(data.runtime));
   const ready = await judge;
   try {
     send({ kind: "report", run: data.run, report: answer(ready, data) });

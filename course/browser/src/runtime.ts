@@ -1,0 +1,47 @@
+/**
+ * What every Python of this page is made from: fetched, compiled and unpacked once, when the first one is made.
+ *
+ * A Python that takes a killed one's place then asks the network for nothing and compiles nothing. It is still made
+ * from scratch: no memory of a Python that ran is ever used again.
+ */
+
+import { asset, pyodideFolder } from "./assets";
+import type { Runtime } from "./protocol";
+
+let runtime: Promise<Runtime> | null = null;
+
+/** Load the runtime once; a failed load is tried again the next time. */
+export function loadRuntime(): Promise<Runtime> {
+  if (!runtime) {
+    runtime = fetchRuntime();
+    runtime.catch(() => (runtime = null));
+  }
+  return runtime;
+}
+
+async function fetchRuntime(): Promise<Runtime> {
+  const [wasm, library, course] = await Promise.all([
+    get(`${pyodideFolder()}pyodide.asm.wasm`).then(compile),
+    get(asset("library.bin")).then(decompress),
+    get(asset("course.zip")).then((response) => response.arrayBuffer()),
+  ]);
+  return { wasm, library, course };
+}
+
+async function get(address: string): Promise<Response> {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${new URL(address).pathname} answered ${response.status}`);
+  return response;
+}
+
+/** Compile while the bytes arrive, which a browser does only for a host that names the type rightly. */
+async function compile(response: Response): Promise<WebAssembly.Module> {
+  const streams = response.headers.get("Content-Type")?.startsWith("application/wasm");
+  return streams ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
+}
+
+/** The library comes compressed, so that it is small on a host that sends such files as they are. */
+async function decompress(response: Response): Promise<ArrayBuffer> {
+  if (!response.body) throw new Error("the standard library is empty");
+  return new Response(response.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
