@@ -114,7 +114,7 @@ class Bench:
         self.id = exercise_id
         self.root = page.locator(f"course-exercise[name='{exercise_id}']")
         self.editor = self.root.locator(".cm-content")
-        self.check_button = self.root.get_by_role("button", name="Check")
+        self.check_button = self.root.get_by_role("button", name="Check", exact=True)
         self.stop_button = self.root.get_by_role("button", name="Stop")
         self.status = self.root.locator(".bench-status")
         self.verdict = self.root.get_by_role("region", name="Verdict")
