@@ -5,6 +5,7 @@ import type { Call, Report } from "../exercise";
 import { blocksListed, calm, counted, legend, listed, type Owner, ownerChip, owners, ownersFill, runs, slots, StepControls } from "./pieces";
 import type { Draw } from "./picture";
 import {
+  blockSizeOf,
   type Change,
   changeAt,
   hasStates,
@@ -81,7 +82,7 @@ class Explorer {
 
   /** A button in the verdict too, where the reader is. */
   #offerBeside(exercise: Element, trace: Trace): void {
-    const button = h("button", { type: "button", class: "blocks-see" }, trace.failure ? "Play these calls in the picture" : "Play a check’s calls in the picture");
+    const button = h("button", { type: "button", class: "blocks-see" }, trace.failure ? "Play these calls in the picture" : "Play the last calls in the picture");
     button.addEventListener("click", () => this.#playRun());
     exercise.querySelector(".verdict .blocks-see")?.remove();
     const calls = exercise.querySelector(".verdict .calls");
@@ -103,10 +104,13 @@ class Explorer {
     const own = this.#own.map((trace, index) => h("option", { value: `${index + 1}` }, trace.title));
     const runs = own.length > 0 && h("optgroup", { label: `Your last run: ${exercise}` }, ...own);
     const none = own.length === 0 && h("option", { disabled: true }, "Your last run: press Check in an exercise");
-    const playing = this.#trace === STORY ? "0" : null;
     this.#choice.replaceChildren(h("option", { value: "0" }, STORY.title), ...[runs, none].filter((each) => each !== false));
-    if (playing !== null) this.#choice.value = playing;
-    else if (exercise !== undefined) this.#load(STORY);
+    if (this.#trace === STORY) this.#choice.value = "0";
+    else {
+      // The run that was on show is gone: the new one takes its place.
+      this.#choice.value = `${this.#own.length}`;
+      this.#load(this.#chosen());
+    }
   }
 
   #chosen(): Trace {
@@ -187,7 +191,7 @@ class Explorer {
   }
 
   #drawPool(name: string, pool: PoolState, listing: [string, TableState][], change: Change, wrong: readonly number[]): HTMLElement[] {
-    const blockSize = listing[0]?.[1].block_size ?? 0;
+    const blockSize = listing[0]?.[1].block_size ?? blockSizeOf(this.#trace);
     const cells = pool.ref_counts.map((count, block) => {
       const holders = listing.filter(([, table]) => table.blocks.includes(block));
       const owned = holders.map(([table]) => this.#owners.get(table)!);

@@ -72,6 +72,11 @@ export function names(trace: Trace, kind: "BlockPool" | "BlockTable"): string[] 
   return [...new Set(states.flatMap((state) => Object.keys(state).filter((name) => state[name]!.kind === kind)))];
 }
 
+/** The block size of the first table that comes up in a trace; 0 where there is none. */
+export function blockSizeOf(trace: Trace): number {
+  return trace.calls.flatMap((call) => tables((call.state ?? {}) as State))[0]?.[1].block_size ?? 0;
+}
+
 /** What came back, in a few words; empty where the call says it already (`pool = BlockPool(8)`) or it is of no interest. */
 export function outcome(call: Call): string {
   if (call.raised !== null) return `raised ${call.raised}`;
