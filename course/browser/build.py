@@ -61,6 +61,8 @@ def _bundle(digest: str) -> None:
         "--format=esm",
         "--target=es2022",
         f"--define:BUILD={json.dumps(digest)}",
+        f"--define:COURSE={json.dumps(exercises.course_version())}",
+        f"--define:CATALOGUE={exercises.catalogue()}",
         f"--define:PYODIDE_VERSION={json.dumps(pyodide_version())}",
         f"--outdir={BUNDLE}",
     ]
