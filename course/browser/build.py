@@ -11,6 +11,7 @@ import sys
 
 from course.browser import exercises
 from course.browser.archive import build_archive
+from course.browser.completions import completions
 from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
 from course.judge.exercise import load_exercises
@@ -38,6 +39,7 @@ def build() -> None:
         fragments.write(f"{exercise.id}.md", exercises.fragment(exercise))
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
+    put("completions.json", completions())
     put("course.zip", build_archive())
     put("notices.txt", notices())
     for name in PYODIDE_FILES:
