@@ -13,6 +13,7 @@ from pathlib import Path
 from course.browser import exercises
 from course.browser.archive import build_archive
 from course.browser.bytecode import PYODIDE, pyodide_version
+from course.browser.completions import completions
 from course.browser.library import build_library
 from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
@@ -38,6 +39,7 @@ def build() -> None:
         fragments.write(f"{exercise.id}.md", exercises.fragment(exercise))
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
+    put("completions.json", completions())
     put("course.zip", build_archive())
     put("library.bin", build_library())
     put("notices.txt", notices())
@@ -47,6 +49,7 @@ def build() -> None:
         if source.is_file():
             digest.update(source.read_bytes())
     constants = {name: json.dumps(value) for name, value in pictures().items()}
+    constants |= {"COURSE": json.dumps(exercises.course_version()), "CATALOGUE": exercises.catalogue()}
     digest.update(json.dumps(constants).encode())
     _bundle(digest.hexdigest()[:12], constants)
     for path in sorted(BUNDLE.rglob("*")):

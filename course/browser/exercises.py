@@ -3,11 +3,12 @@
 import ast
 import hashlib
 import json
+import re
 import textwrap
 import tomllib
 
 from course.browser.output import ROOT
-from course.judge.exercise import Exercise
+from course.judge.exercise import Exercise, load_exercises
 from course.judge.stub import exercise_solution, exercise_stub, symbol_sources
 
 HINT_NAMES = ("the idea", "the place", "nearly the code")
@@ -18,6 +19,25 @@ def course_version() -> str:
     """Return the version in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return str(project["version"])
+
+
+def catalogue() -> str:
+    """Return, as JSON, every exercise in course order with the page that it is on; `src/catalogue.ts` has its shape."""
+    pages = {
+        name: page for page, text in _pages().items() for name in re.findall(r"course-exercise\[name='(.+?)'\]", text)
+    }
+    entries = [
+        {"id": each.id, "title": each.title, "page": pages[each.id]} for each in load_exercises() if each.id in pages
+    ]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def _pages() -> dict[str, str]:
+    """Return the text of every page, by its address from the site's root."""
+    docs = ROOT / "docs"
+    return {
+        f"{path.relative_to(docs).with_suffix('').as_posix()}/": path.read_text("utf-8") for path in docs.rglob("*.md")
+    }
 
 
 def fragment(exercise: Exercise) -> str:

@@ -2,11 +2,21 @@
 
 import { CourseExercise } from "./element";
 import { definePicture } from "./pictures/picture";
+import { CourseProgress, showInNavigation } from "./progress";
 import { CourseQuiz } from "./quiz";
 import { nameTheTheme } from "./theme-names";
+import { CourseWork } from "./transfer";
 
-if (!customElements.get("course-exercise")) customElements.define("course-exercise", CourseExercise);
-if (!customElements.get("course-quiz")) customElements.define("course-quiz", CourseQuiz);
+const elements = {
+  "course-exercise": CourseExercise,
+  "course-progress": CourseProgress,
+  "course-quiz": CourseQuiz,
+  "course-work": CourseWork,
+};
+for (const [name, element] of Object.entries(elements)) {
+  if (!customElements.get(name)) customElements.define(name, element);
+}
 definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
 nameTheTheme();
+showInNavigation();

@@ -41,6 +41,8 @@ export const theme = EditorView.theme({
     color: "var(--md-default-fg-color)",
     border: "1px solid var(--exercise-line)",
   },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--md-code-font-family)", maxHeight: "12em" },
+  ".cm-tooltip-autocomplete .cm-completionMatchedText": { textDecoration: "none", fontWeight: "600" },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": {
     backgroundColor: "var(--md-accent-fg-color)",
     color: "var(--md-accent-bg-color)",

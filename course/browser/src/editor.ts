@@ -13,6 +13,7 @@ import {
   keymap,
   lineNumbers,
 } from "@codemirror/view";
+import { sources } from "./completion";
 import { highlight, theme } from "./editor-theme";
 import { hangingWrap } from "./hanging-wrap";
 
@@ -49,7 +50,7 @@ export class Editor {
           bracketMatching(),
           hangingWrap,
           closeBrackets(),
-          autocompletion({ activateOnTyping: false }),
+          autocompletion({ activateOnTyping: false, icons: false, override: sources }),
           python(),
           syntaxHighlighting(highlight),
           theme,

@@ -12,6 +12,7 @@ import { ReferenceFold } from "./reference";
 import { NotLoaded, type Phase, runner, StoppedEarly } from "./runner";
 import type { Copy, Outcome } from "./store";
 import { Work } from "./work";
+import { download } from "./work-file";
 import { Workbench } from "./workbench";
 
 export class CourseExercise extends HTMLElement {
@@ -175,7 +176,7 @@ export class CourseExercise extends HTMLElement {
   }
 
   #say(outcome: Outcome): void {
-    this.#bench?.note("storage", STORAGE[outcome]);
+    this.#bench?.note("storage", STORAGE[outcome], { "Export your work": download });
   }
 
   #reset(): void {
@@ -193,9 +194,9 @@ const STUB_CHANGED = "The stub has changed since you wrote this. Your code is ke
 
 const STORAGE: Record<Outcome, string> = {
   kept: "",
-  full: "This browser’s storage is full, so it does not keep your code. It stays here as long as this tab is open: export your work to a file, or copy it.",
+  full: "This browser’s storage is full, so it does not keep your code. It stays here as long as this tab is open.",
   refused:
-    "This browser refuses to keep your code. It stays here as long as this tab is open: export your work to a file, or copy it.",
+    "This browser refuses to keep your code. It stays here as long as this tab is open.",
 };
 
 /** Say why there is no report; the second part is for whoever wants to look into it. */

@@ -40,7 +40,7 @@ function describe(copy: Copy): string {
 }
 
 export class Workbench {
-  static readonly HELP = "Tab indents. Press Escape, then Tab, to leave the editor.";
+  static readonly HELP = "Tab indents, Control and Space completes. Press Escape, then Tab, to leave the editor.";
 
   readonly root: HTMLElement;
   readonly editor = h("div", { class: "bench-editor" });
