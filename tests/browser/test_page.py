@@ -158,3 +158,31 @@ def test_leaving_the_page_stops_what_runs(visit):
     other.write(exercise_solution("fork"))
     other.check()
     expect(other.status).to_have_text(re.compile("^Passed"))
+
+
+def test_going_away_during_a_check_and_coming_back(visit):
+    bench = visit.exercise("kv-bytes")
+    code = exercise_solution("kv-bytes").replace("    return ", "    while True: pass\n    return ")
+    bench.write(code)
+    bench.check_button.click()
+    expect(bench.status).to_have_text("Running the checks…")
+    sidebar = visit.page.locator(".md-nav--primary")
+    sidebar.get_by_role("link", name="The block pool").click()
+    visit.bench("fork")
+    sidebar.get_by_role("link", name="Why paging").click()
+    bench = visit.bench("kv-bytes")
+    assert bench.code == code
+    expect(bench.check_button).to_be_visible()
+    bench.write(exercise_solution("kv-bytes"))
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+
+
+def test_the_line_that_is_typed_is_in_sight(visit):
+    bench = visit.exercise("block-pool")
+    bench.editor.click()
+    visit.page.keyboard.press("ControlOrMeta+End")
+    visit.page.keyboard.type("\n" * 30 + "here")
+    line = bench.editor.locator(".cm-line").last.bounding_box()
+    bar = bench.root.locator(".bench-bar").bounding_box()
+    assert line["y"] + line["height"] <= bar["y"]

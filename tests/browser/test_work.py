@@ -101,6 +101,28 @@ def test_what_an_import_would_replace_is_asked_and_kept(visit):
     )
 
 
+def test_export_and_import_by_keyboard(visit):
+    visit.exercise("kv-bytes").write("mine = 1\n")
+    visit.open("")
+    keyboard = visit.page.keyboard
+    work = visit.page.locator("course-work")
+    for _ in range(60):
+        keyboard.press("Tab")
+        if work.get_by_role("button", name="Export").evaluate("element => element === document.activeElement"):
+            break
+    with visit.page.expect_download():
+        keyboard.press("Enter")
+    keyboard.press("Tab")
+    with visit.page.expect_file_chooser() as chooser:
+        keyboard.press("Enter")
+    text = work_file({"kv-bytes": "theirs = 1\n"}).encode()
+    chooser.value.set_files({"name": "work.json", "mimeType": "application/json", "buffer": text})
+    expect(work.get_by_role("button", name="Import all")).to_be_focused()
+    keyboard.press("Enter")
+    expect(work.locator(".work-status")).to_have_text("1 exercise was imported.")
+    expect(work.get_by_role("button", name="Import…")).to_be_focused()
+
+
 def test_an_import_is_offered_to_the_tab_that_has_the_exercise_open(visit):
     bench = visit.exercise("fork")
     other = visit.second_tab()

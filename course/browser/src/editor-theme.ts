@@ -40,6 +40,8 @@ export const theme = EditorView.theme({
     backgroundColor: "var(--md-default-bg-color)",
     color: "var(--md-default-fg-color)",
     border: "1px solid var(--exercise-line)",
+    borderRadius: "0.25rem",
+    overflow: "hidden",
   },
   ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--md-code-font-family)", maxHeight: "12em" },
   ".cm-tooltip-autocomplete .cm-completionMatchedText": { textDecoration: "none", fontWeight: "600" },

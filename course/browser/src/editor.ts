@@ -29,6 +29,9 @@ export interface EditorOptions {
   onCheck(): void;
 }
 
+/** Pixels of the window that the site's header and the bar with Check cover: the cursor keeps out of them. */
+const COVERED = { top: 64, bottom: 72 };
+
 export class Editor {
   readonly #view: EditorView;
 
@@ -61,6 +64,7 @@ export class Editor {
             ...historyKeymap,
             indentWithTab,
           ]),
+          EditorView.scrollMargins.of(() => COVERED),
           EditorView.contentAttributes.of({ "aria-label": options.label, "aria-description": options.help }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) options.onChange(update.state.doc.toString());
