@@ -119,6 +119,7 @@ class Explorer {
 
   #load(trace: Trace): void {
     this.#trace = trace;
+    this.#host.parentElement?.classList.toggle("is-own-run", trace !== STORY);
     this.#owners = owners(names(trace, "BlockTable"));
     this.#calls.replaceChildren(...trace.calls.map((call, index) => this.#drawCall(call, index)));
     if (trace.failure?.expected != null) {
