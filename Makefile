@@ -10,12 +10,13 @@ export NO_MKDOCS_2_WARNING := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test site build lint clean
+.PHONY: help serve test site build lint wheels clean
 
 help:
 	@echo "make serve   the course's site with live reload, on a free port of this machine"
 	@echo "make test    every check and test"
 	@echo "make site    the site as files, in site/"
+	@echo "make wheels  the course's wheel for the browser's Python, in build/wheels/ (optional; Python 3.12 or newer)"
 	@echo "make clean   delete what make has made"
 
 serve: $(VENV)/site.stamp $(NODE_MODULES)
@@ -37,6 +38,9 @@ lint: $(VENV)/test.stamp $(NODE_MODULES)
 build: $(VENV)/site.stamp $(NODE_MODULES)
 	@$(RUN) course.browser.build
 
+wheels: $(VENV)/site.stamp $(NODE_MODULES)
+	@$(RUN) course.browser.wheels $(WHEELS)
+
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "this Python cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 2; }
@@ -52,4 +56,4 @@ $(NODE_MODULES): course/browser/package.json course/browser/package-lock.json $(
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache site docs/assets/course course/browser/node_modules
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache build/wheels site docs/assets/course course/browser/node_modules

@@ -20,6 +20,8 @@ from course.setup.chromium import find_chromium, launch_arguments
 SITE = Path(__file__).resolve().parents[2] / "site"
 ORIGIN = "http://localhost/"  # what mkdocs.yml says where SITE_URL is not set
 PAGES = {1: "why-paging/", 2: "block-pool/"}
+# What only a Python needs, in the addresses of its files.
+PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/course.zip")
 # A cold start of Python on a busy machine with two cores; waiting ends as soon as the thing is there.
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
@@ -103,7 +105,7 @@ class Visit:
         return [url for url in self.requests if not url.startswith((ORIGIN, "data:", "blob:"))]
 
     def asked_for_python(self) -> bool:
-        return any("pyodide" in url for url in self.requests)
+        return any(part in url for url in self.requests for part in PYTHON)
 
 
 class Bench:

@@ -1,0 +1,110 @@
+"""Python in the page, from the outside: how it is loaded, killed and replaced, and that no run touches another."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from course.browser.bytecode import PYODIDE
+from course.judge.stub import exercise_solution
+
+pytestmark = pytest.mark.browser
+
+# What an answer may well import. All of it must be in the page's library.
+USEFUL = """
+    abc array ast base64 bisect builtins calendar cmath collections collections.abc contextlib copy csv dataclasses
+    datetime decimal dis enum fnmatch fractions functools gc graphlib hashlib heapq inspect io itertools json keyword
+    linecache locale logging math numbers operator os pathlib pickle platform pprint queue random re reprlib secrets
+    shutil statistics string struct sys tempfile textwrap threading time timeit tokenize tomllib traceback tracemalloc
+    types typing unicodedata uuid warnings weakref zlib
+"""
+
+STOPPED_RUN = """
+async ([source, patience]) => {
+    const element = document.querySelector("course-exercise[name='slot-mapping']");
+    const status = element.querySelector(".bench-status");
+    await element.ready;
+    element.source = source;
+    const run = element.check();
+    while (!status.textContent.startsWith("Running")) await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, patience));
+    element.stop();
+    return run;
+}
+"""
+WHOLE_RUN = """
+async (source) => {
+    const element = document.querySelector("course-exercise[name='slot-mapping']");
+    await element.ready;
+    element.source = source;
+    return element.check();
+}
+"""
+
+
+def slot_mapping(*first: str) -> str:
+    """Return an answer that does what the lines in `first` say before it does its work."""
+    return exercise_solution("slot-mapping").replace(
+        "    return ", "".join(f"    {line}\n" for line in first) + "    return "
+    )
+
+
+def output(report: dict) -> str:
+    return "".join(test["output"] for test in report["tests"])
+
+
+def times_asked(visit, name: str) -> int:
+    return sum(name in url for url in visit.requests)
+
+
+def test_ten_stops_in_a_row_and_no_run_is_taken_for_another(visit):
+    visit.exercise("slot-mapping")
+    for number in range(10):
+        # Some are stopped at once, some when a spare Python is loading, some when it may be ready.
+        source = slot_mapping(f"while True: print('run {number}')")
+        report = visit.page.evaluate(STOPPED_RUN, [source, (0, 400, 800)[number % 3]])
+        said = [test["message"] for test in report["tests"]] or [report["message"]]
+        assert "stopped" in said[-1]
+        assert set(re.findall(r"run \d", output(report))) <= {f"run {number}"}
+        report = visit.page.evaluate(WHOLE_RUN, slot_mapping(f"print('whole {number}')"))
+        assert report["status"] == "pass"
+        assert set(re.findall(r"(?:run|whole) \d", output(report))) == {f"whole {number}"}
+    assert len(visit.page.workers) <= 2, "killed Pythons are still there"
+    for name in ("pyodide.asm.wasm", "library.bin", "course.zip"):
+        assert times_asked(visit, name) == 1, f"{name} was fetched again"
+
+
+def test_the_next_python_knows_nothing_of_the_one_before(visit):
+    visit.exercise("slot-mapping")
+    look = ("import random, sys", "print(hasattr(sys, 'left'), random.getrandbits(64), hash('a'))")
+    seen = []
+    for _ in range(2):
+        seen.append(output(visit.page.evaluate(WHOLE_RUN, slot_mapping(*look))).split()[:3])
+        visit.page.evaluate(STOPPED_RUN, [slot_mapping("import sys; sys.left = True", "while True: pass"), 0])
+    (left, number, hashed), (left_later, number_later, hashed_later) = seen
+    assert (left, left_later) == ("False", "False")
+    assert number != number_later
+    assert hashed != hashed_later
+
+
+def test_the_library_has_what_an_answer_may_import(chapter):
+    bench = chapter.bench("slot-mapping")
+    imports = "".join(f"import {name}\n" for name in USEFUL.split())
+    bench.write(exercise_solution("slot-mapping") + imports)
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+
+
+def test_a_module_that_is_left_out_is_named(chapter):
+    bench = chapter.bench("slot-mapping")
+    bench.write(exercise_solution("slot-mapping") + "import xmlrpc\n")
+    expect(bench.check()).to_contain_text("No module named 'xmlrpc'")
+
+
+def test_a_host_that_calls_webassembly_something_else_will_do(visit):
+    def answer(route):
+        route.fulfill(path=PYODIDE / "pyodide.asm.wasm", content_type="application/octet-stream")
+
+    visit.page.context.route("**/pyodide.asm.wasm", answer)
+    visit.exercise("slot-mapping")
+    assert visit.page.evaluate(WHOLE_RUN, exercise_solution("slot-mapping"))["status"] == "pass"
