@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -44,5 +45,6 @@ def load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
     return module

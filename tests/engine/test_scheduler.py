@@ -149,6 +149,10 @@ def aborts_a_preempted_request_once(module: Any) -> None:  # SC22
     assert driver.pool.num_free == free
 
 
+def an_idle_step_is_empty(module: Any) -> None:  # SC23
+    assert Driver(2, 4, module).step().batch == []
+
+
 def decodes_go_first(module: Any) -> None:  # SC24
     driver, known = filled(module, 60, {"A": 2, "B": 2}, max_step_tokens=4)
     known["long"] = driver.add((PROMPT * 9)[:100], 2)
@@ -161,7 +165,9 @@ def decodes_go_first(module: Any) -> None:  # SC24
 def chunks_a_prompt_beyond_the_budget(module: Any) -> None:  # SC26, SC29
     driver = Driver(8, 4, module, max_step_tokens=4)
     request = driver.add(PROMPT[:10], 1)
-    assert [driver.step().num_tokens for _ in range(3)] == [4, 4, 2]
+    assert driver.step().num_tokens == 4
+    assert driver.scheduler.has_work  # nothing waits and nothing decodes, and it is not done
+    assert [driver.step().num_tokens for _ in range(2)] == [4, 2]
     assert request.is_finished
 
 
@@ -244,6 +250,16 @@ BUGS = [
         "SC22",
         "sequence.table.free()\n        self.running.remove",
         "sequence.table.pool.free(sequence.table.blocks)\n        self.running.remove",
+    ),
+    (
+        "SC23",
+        "        return step\n\n    def free_finished",
+        "        assert step.batch\n        return step\n\n    def free_finished",
+    ),
+    (
+        "SC29",
+        "bool(self.waiting or self.running)",
+        "bool(self.waiting or any(each.is_decoding for each in self.running))",
     ),
     ("SC24", "key=lambda each: not each.is_decoding", "key=lambda each: each.is_decoding"),
     ("SC26", "min(sequence.num_uncomputed, self.max_step_tokens - step.num_tokens)", "sequence.num_uncomputed"),
