@@ -106,17 +106,16 @@ def serve() -> Iterator[str]:
 def time_starts(browser: Browser, address: str, python: str) -> Numbers:
     """Return milliseconds of one cold load, of one with a filled cache, and of the respawns after each."""
     context = browser.new_context()
-    times: Numbers = {}
-    for name, kills in (("load", 0), ("again", KILLS)):
+    times: Numbers = {"respawn": []}
+    for name in ("load", "again"):
         page = context.new_page()
         page.set_default_timeout(300_000)
         before = processor_times(browser)
-        page.goto(f"{address}/benchmark.html?python={python}&kills={kills}")
-        measured = page.evaluate("measured")
+        page.goto(f"{address}/benchmark.html?python={python}")
+        times[name] = page.evaluate("loaded")
         after = processor_times(browser)
-        times[name] = measured["load"]
         times[f"{name}, processor"] = sum(spent - before.get(process, 0) for process, spent in after.items()) * 1000
-        times["respawn"] = measured["respawns"]
+        times["respawn"] += page.evaluate(f"respawn({KILLS})")
         page.close()
     context.close()
     return times
