@@ -9,10 +9,17 @@ from pathlib import Path
 
 from course.browser.bytecode import PYODIDE, compile_sources, pack
 from course.browser.output import ROOT
+from course.judge.exercise import load_exercises
 
 # What only the command line, the build or the tests need stays out; the page would download it for nothing.
 BARE = ("course/__init__.py", "course/judge/*.py")
-WITH_SOURCE = ("course/exercises/*/checks.py", "solutions/*.py")
+# Of the reference, what exercises are about: the engine's tensors have no place in a page.
+MODULES = {module for exercise in load_exercises() for module in (exercise.module, *exercise.uses)}
+WITH_SOURCE = (
+    "course/exercises/*/checks.py",
+    "solutions/__init__.py",
+    *(f"solutions/{module}.py" for module in sorted(MODULES)),
+)
 DATA = ("course/exercises/*/exercise.toml",)
 COMMAND_LINE = {f"course/judge/{name}.py" for name in ("child", "cli", "process", "spawn", "stubs", "untouched")}
 PLACE = "/course"  # where the worker unpacks it
