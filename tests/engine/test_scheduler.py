@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from solutions import scheduler
 from tests.engine.driver import Driver, random_history, solo
+from tests.engine.planting import plant
 
 PROMPT = [7, 3, 9, 4, 8, 2, 6, 5, 11, 12, 13, 14]
 
@@ -280,12 +280,8 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("entry", "find", "replace"), BUGS, ids=[entry for entry, _, _ in BUGS])
-def test_planted_bugs_are_seen(entry: str, find: str, replace: str) -> None:
-    source = Path(scheduler.__file__).read_text("utf-8")
-    assert find in source, f"{entry} does not apply any more: {find}"
-    module = types.ModuleType("planted")
-    sys.modules["planted"] = module
-    exec(compile(source.replace(find, replace), "planted", "exec"), module.__dict__)
+def test_planted_bugs_are_seen(entry: str, find: str, replace: str, tmp_path: Path) -> None:
+    module = plant("scheduler", [(find, replace)], tmp_path)
     assert any(goes_red(case, module) for case in CASES), f"{entry}: no case goes red"
 
 
