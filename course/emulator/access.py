@@ -6,11 +6,12 @@ from itertools import compress, repeat
 from typing import Any, NoReturn
 
 from course.emulator import program
-from course.emulator.arithmetic import cast, to_block, unwrap
 from course.emulator.blocks import Block, Buffer, Origin, Poison, Shape, aligned, broadcast, common_shape, index_text
+from course.emulator.constants import unwrap
 from course.emulator.dtypes import int1, pointer_type, round_to
 from course.emulator.errors import InvalidAccess, PoisonStored, WouldNotCompile, WriteConflict, here
 from course.emulator.memory import count
+from course.emulator.operands import cast, to_block
 
 
 def load(
@@ -201,10 +202,7 @@ def _to_write(name: str, pointer: Block, value: Block, mask: Any) -> tuple[list[
     through, _ = broadcast(every, shape).full()
     buffer = pointer.buffer
     assert buffer is not None
-    if not all(through):
-        chosen = list(compress(places, through))
-    else:
-        chosen = places
+    chosen = places if all(through) else list(compress(places, through))
     if not chosen:
         return [], [], through
     if address_poison is not None and any(compress(address_poison, through)):
@@ -238,11 +236,11 @@ def _pointer(name: str, pointer: Any) -> Block:
 
 
 def _mask(name: str, pointer: Block, mask: Any) -> Block:
-    mask = to_block(mask)
-    if mask.dtype is not int1:
-        raise WouldNotCompile(f"the mask of {name} must be boolean, not {mask.dtype}: compare, as in mask=x < n")
-    _no_larger(name, pointer, "mask", mask)
-    return mask
+    block = to_block(mask)
+    if block.dtype is not int1:
+        raise WouldNotCompile(f"the mask of {name} must be boolean, not {block.dtype}: compare, as in mask=x < n")
+    _no_larger(name, pointer, "mask", block)
+    return block
 
 
 def _no_larger(name: str, pointer: Block, what: str, given: Block) -> None:

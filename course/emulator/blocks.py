@@ -78,7 +78,8 @@ class Block:
 
     @property
     def T(self) -> Block:
-        return _operators["T"](self)
+        turned: Block = _operators["T"](self)
+        return turned
 
     def full(self) -> tuple[list[Any], Poison]:
         """Return every element, and its poison, with nothing left out for repeating itself."""

@@ -234,7 +234,8 @@ def round_to(data: list[Any], kind: dtype) -> list[Any]:
 
     `data` holds floats for a floating type, integers else. The list may be returned as it is.
     """
-    return _ROUND[kind](data)
+    rounded: list[Any] = _ROUND[kind](data)
+    return rounded
 
 
 def _float32(data: list[float]) -> list[float]:
@@ -289,17 +290,8 @@ _ROUND: dict[dtype, Any] = {
     float16: _float16,
     bfloat16: _bfloat16,
     int1: lambda data: data,
-    **{
-        kind: _wrapper(kind, code)
-        for kind, code in (
-            (int64, "q"),
-            (int32, "i"),
-            (int16, "h"),
-            (int8, "b"),
-            (uint64, "Q"),
-            (uint32, "I"),
-            (uint16, "H"),
-            (uint8, "B"),
-        )  # fmt: skip
-    },
+}
+_ROUND |= {
+    kind: _wrapper(kind, code)
+    for kind, code in zip((int64, int32, int16, int8, uint64, uint32, uint16, uint8), "qihbQIHB", strict=True)
 }

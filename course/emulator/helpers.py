@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from course.emulator import arithmetic, language
-from course.emulator.arithmetic import Number, to_block, unwrap
+from course.emulator import language, logic
 from course.emulator.blocks import Block
+from course.emulator.constants import unwrap
 from course.emulator.dtypes import int1
 from course.emulator.errors import WouldNotCompile, not_offered
+from course.emulator.operands import Number, cast, to_block
 
 builtin_range = language.dynamic_range
 
@@ -61,11 +62,11 @@ def _type(value: Any) -> str:
 
 def both(*parts: Callable[[], Any]) -> Any:
     """`and`: stops early at a constant that is false; of run-time values all are computed."""
-    return _logical(parts, False, arithmetic.bit_and, "and", "&")
+    return _logical(parts, False, logic.bit_and, "and", "&")
 
 
 def either(*parts: Callable[[], Any]) -> Any:
-    return _logical(parts, True, arithmetic.bit_or, "or", "|")
+    return _logical(parts, True, logic.bit_or, "or", "|")
 
 
 def _logical(
@@ -81,7 +82,7 @@ def _logical(
             continue
         if value.shape:
             raise not_offered(f"`{word}` between blocks", f"write {sign}, with each comparison in parentheses")
-        value = arithmetic.cast(value, int1)
+        value = cast(value, int1)
         result = value if result is None else join(result, value)
     return value if result is None else result
 
@@ -92,7 +93,7 @@ def negated(value: Any) -> Any:
         return not value
     if value.shape:
         raise not_offered("`not` of a block", "write ~, with the comparison in parentheses")
-    return arithmetic.invert(arithmetic.cast(value, int1))
+    return logic.invert(cast(value, int1))
 
 
 def asserted(condition: Any, message: Any = "") -> None:
@@ -100,11 +101,11 @@ def asserted(condition: Any, message: Any = "") -> None:
 
 
 def builtin_min(*values: Any) -> Any:
-    return _choose(builtins.min, arithmetic.minimum, values)
+    return _choose(builtins.min, logic.minimum, values)
 
 
 def builtin_max(*values: Any) -> Any:
-    return _choose(builtins.max, arithmetic.maximum, values)
+    return _choose(builtins.max, logic.maximum, values)
 
 
 def _choose(of_numbers: Callable[..., Any], of_blocks: Callable[[Any, Any], Block], values: tuple[Any, ...]) -> Any:

@@ -6,12 +6,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from course.emulator import arithmetic, program, reductions
+from course.emulator import arithmetic, functions, logic, matrices, program, reductions, shapes
 from course.emulator.access import atomic_add, load, store
-from course.emulator.arithmetic import cast, constant, constexpr, to_block, unwrap, widest_integer
 from course.emulator.blocks import Block, attach, broadcast, common_shape
+from course.emulator.constants import constexpr, unwrap
 from course.emulator.dtypes import DTYPES, block_type, dtype, int32, pointer_type
 from course.emulator.errors import AssertionFailed, WouldNotCompile, not_offered
+from course.emulator.operands import cast, constant, to_block, widest_integer
+from course.emulator.operators import OPERATORS
 
 
 def program_id(axis: Any) -> Block:
@@ -50,8 +52,8 @@ def full(shape: Any, value: Any, dtype: Any) -> Block:
     if isinstance(value, Block):
         if value.shape:
             raise WouldNotCompile(f"tl.full wants one number, not a block of shape {list(value.shape)}")
-        return broadcast(cast(value, kind), reductions.as_shape(shape))
-    return broadcast(constant(value, kind), reductions.as_shape(shape))
+        return broadcast(cast(value, kind), shapes.as_shape(shape))
+    return broadcast(constant(value, kind), shapes.as_shape(shape))
 
 
 def zeros(shape: Any, dtype: Any) -> Block:
@@ -112,7 +114,7 @@ def static_assert(cond: Any, msg: Any = "") -> None:
 def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
     cond = to_block(cond)
     if mask is not None:
-        cond = arithmetic.bit_or(cond, arithmetic.invert(to_block(mask)))
+        cond = logic.bit_or(cond, logic.invert(to_block(mask)))
     if not all(cond.data):
         raise AssertionFailed(f"an assertion does not hold: {unwrap(msg)}" if msg else "an assertion does not hold")
 
@@ -134,7 +136,7 @@ def debug_barrier() -> None:
 
 
 class Loop:
-    """What a `for` of a kernel runs over: `tl.range` and `range` count at run time, `tl.static_range` when compiling."""
+    """What a `for` runs over. `range` and `tl.range` count at run time, `tl.static_range` in the compiler."""
 
     def __init__(self, bounds: tuple[Any, ...], static: bool) -> None:
         if not 1 <= len(bounds) <= 3:
@@ -186,9 +188,9 @@ class Module(types.ModuleType):
 
 
 _MATH: dict[str, Callable[..., Any]] = {
-    "exp": arithmetic.exp, "exp2": arithmetic.exp2, "log": arithmetic.log, "log2": arithmetic.log2,
-    "sqrt": arithmetic.sqrt, "sqrt_rn": arithmetic.sqrt, "rsqrt": arithmetic.rsqrt, "sin": arithmetic.sin,
-    "cos": arithmetic.cos, "erf": arithmetic.erf, "floor": arithmetic.floor, "ceil": arithmetic.ceil,
+    "exp": functions.exp, "exp2": functions.exp2, "log": functions.log, "log2": functions.log2,
+    "sqrt": functions.sqrt, "sqrt_rn": functions.sqrt, "rsqrt": functions.rsqrt, "sin": functions.sin,
+    "cos": functions.cos, "erf": functions.erf, "floor": functions.floor, "ceil": functions.ceil,
     "abs": arithmetic.absolute, "fma": arithmetic.fma, "div_rn": arithmetic.div_rn,
 }  # fmt: skip
 
@@ -196,18 +198,18 @@ _MATH: dict[str, Callable[..., Any]] = {
 _BOTH: dict[str, Callable[..., Any]] = {
     **{name: function for name, function in _MATH.items() if name not in ("fma", "div_rn")},
     "sum": reductions.sum_, "max": reductions.max_, "min": reductions.min_, "argmax": reductions.argmax,
-    "argmin": reductions.argmin, "cumsum": reductions.cumsum, "trans": reductions.transpose,
-    "permute": reductions.transpose, "reshape": reductions.reshape, "view": reductions.reshape,
-    "expand_dims": reductions.expand_dims, "broadcast_to": reductions.broadcast_to, "cast": to, "cdiv": cdiv,
-    "sigmoid": arithmetic.sigmoid, "store": store, "atomic_add": atomic_add,
+    "argmin": reductions.argmin, "cumsum": reductions.cumsum, "trans": shapes.transpose,
+    "permute": shapes.transpose, "reshape": shapes.reshape, "view": shapes.reshape,
+    "expand_dims": shapes.expand_dims, "broadcast_to": shapes.broadcast_to, "cast": to, "cdiv": cdiv,
+    "sigmoid": functions.sigmoid, "store": store, "atomic_add": atomic_add,
 }  # fmt: skip
 
 _FUNCTIONS: dict[str, Any] = {
     **_BOTH,
-    "fma": arithmetic.fma, "div_rn": arithmetic.div_rn, "where": arithmetic.where, "maximum": arithmetic.maximum,
-    "minimum": arithmetic.minimum, "clamp": arithmetic.clamp, "add": arithmetic.add, "sub": arithmetic.subtract,
+    "fma": arithmetic.fma, "div_rn": arithmetic.div_rn, "where": logic.where, "maximum": logic.maximum,
+    "minimum": logic.minimum, "clamp": logic.clamp, "add": arithmetic.add, "sub": arithmetic.subtract,
     "mul": arithmetic.multiply, "fdiv": lambda x, y, ieee_rounding=False: arithmetic.divide(x, y),
-    "dot": reductions.dot, "load": load, "program_id": program_id, "num_programs": num_programs, "arange": arange,
+    "dot": matrices.dot, "load": load, "program_id": program_id, "num_programs": num_programs, "arange": arange,
     "full": full, "zeros": zeros, "zeros_like": zeros_like, "broadcast": broadcast_blocks, "multiple_of": multiple_of,
     "max_contiguous": max_contiguous, "max_constancy": max_constancy, "assume": assume, "static_assert": static_assert,
     "device_assert": device_assert, "static_print": static_print, "device_print": device_print,
@@ -217,7 +219,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 OFFERED = sorted(_FUNCTIONS)
 
-attach(arithmetic.OPERATORS, {**_BOTH, "to": to, "T": reductions.transpose})
+attach(OPERATORS, {**_BOTH, "to": to, "T": shapes.transpose})
 
 
 def language_module() -> types.ModuleType:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.emulator import helpers, program
-from course.emulator.arithmetic import constant, unwrap
 from course.emulator.blocks import Block, Buffer
+from course.emulator.constants import unwrap
 from course.emulator.dtypes import dtype, float32, int1, int32, int64, pointer_type
 from course.emulator.errors import EmulatorError, WouldNotCompile, not_offered
 from course.emulator.memory import Tensor
+from course.emulator.operands import constant
 from course.emulator.rewriting import rewrite
 
 # What a launch may say about how to compile and run, with what Triton takes when it does not.

@@ -70,7 +70,7 @@ class Tensor:
         wanted = contiguous_strides(self.shape)
         return all(size == 1 or a == b for size, a, b in zip(self.shape, self._strides, wanted, strict=True))
 
-    def new_empty(self, *shape: Any, dtype: dtype | str | None = None, device: object = None) -> Tensor:
+    def new_empty(self, *shape: Any, dtype: Any = None, device: object = None) -> Tensor:
         """Return memory of this type that nobody has written."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return unwritten(sizes, self.dtype if dtype is None else dtype)

@@ -53,12 +53,12 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
         body=[tree, ast.Return(ast.Name(tree.name, ast.Load()))],
         decorator_list=[],
     )
-    maker.type_params = []  # Python 3.12 and newer
+    vars(maker)["type_params"] = []  # Python 3.12 and newer
     module = ast.fix_missing_locations(ast.Module([maker], []))
     made: dict[str, Any] = {}
     exec(compile(module, filename, "exec", dont_inherit=True), function.__globals__, made)
     result: Callable[..., Any] = made["__make__"](helpers)
-    result.__defaults__, result.__kwdefaults__ = defaults  # type: ignore[attr-defined]
+    result.__defaults__, result.__kwdefaults__ = defaults
     return result
 
 
@@ -69,7 +69,8 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
         lines, _ = inspect.getsourcelines(function.__code__)
     except (OSError, TypeError):
         raise WouldNotCompile(
-            f"the source of {function.__name__} cannot be found in {filename}: Triton compiles a kernel from its source",
+            f"the source of {function.__name__} cannot be found in {filename}",
+            "Triton compiles a kernel from its source, which must be in a file",
         ) from None
     parsed = ast.parse(textwrap.dedent("".join(lines))).body[0]
     if not isinstance(parsed, ast.FunctionDef):
