@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from solutions.weights import GPT2Config, Weights
 
 LOG2_E = tl.constexpr(1.4426950408889634)
+# Programmatic dependent launch: where a kernel lets the next one begin. With NONE they follow each other.
+NONE, BEFORE, AFTER, EARLY = (tl.constexpr(place) for place in range(4))
 
 
 @triton.jit
@@ -32,47 +34,63 @@ def gelu(x):
 
 
 @triton.jit
-def await_inputs(PDL: tl.constexpr):
-    """Let the next kernel begin to fetch its weights, and wait until what the one before has written is there."""
-    if PDL:
+def let_next_begin(here: tl.constexpr):
+    """Let the next kernel begin to fetch what it can before it waits for this one."""
+    if here:
         gdc_launch_dependents()
+
+
+@triton.jit
+def await_inputs(PDL: tl.constexpr):
+    """Wait until what the kernel before has written is there."""
+    let_next_begin(PDL == BEFORE)
+    if PDL:
         gdc_wait()
+    let_next_begin(PDL == AFTER)
 
 
 @triton.jit
 def gemv_kernel(
-    x_ptr,  # [ROWS, K]
+    x_ptr,  # [K]
     weight_ptr, bias_ptr, sums_ptr,  # [N, K], fp32 [N], fp32 [N]: each row of weights summed
-    out_ptr,  # [ROWS, N]
-    N, epsilon,
-    ROWS: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr,  # COLUMNS: K, rounded up
+    out_ptr,  # [N]
+    epsilon, K: tl.constexpr, PART: tl.constexpr, OUTPUTS: tl.constexpr,  # PART: K or a third of it, a power of two
     NORM: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Multiply a few rows: one program holds OUTPUTS rows of weights. NORM: of x's layer norm; ADD: onto `out`.
+    """Multiply a single row: one program holds OUTPUTS rows of weights. NORM: of x's layer norm; ADD: onto `out`.
 
     norm(x) · w = (x · w - mean · sum(w)) / deviation, so mean and deviation come from the same pass over x.
     """
+    let_next_begin(PDL == EARLY)
     output = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
-    column = output[:, None] * 0 + tl.arange(0, COLUMNS)[None, :]  # x in the layout of the weights: no exchange
-    mask = column < K
-    weight = tl.load(weight_ptr + output[:, None] * K + column, mask=mask, other=0.0).to(tl.float32)
+    column = output[:, None] * 0 + tl.arange(0, PART)[None, :]  # x in the layout of the weights: no exchange
+    place = weight_ptr + output[:, None] * K + column
+    weight = tl.load(place)
+    if PART < K:
+        weight_1 = tl.load(place + PART)
+        weight_2 = tl.load(place + 2 * PART)
     bias = tl.load(bias_ptr + output)
     if NORM:
         sums = tl.load(sums_ptr + output)
     await_inputs(PDL)
-    for row in tl.static_range(ROWS):
-        x = tl.load(x_ptr + row * K + column, mask=mask, other=0.0).to(tl.float32)
-        product = tl.sum(weight * x, 1)
-        if NORM:
-            mean = tl.sum(x, 1) / K
-            product = (product - mean * sums) * tl.rsqrt(tl.sum(x * x, 1) / K - mean * mean + epsilon)
-        product += bias
-        if GELU:
-            product = gelu(product)
-        out = out_ptr + row * N + output
-        if ADD:
-            product += tl.load(out)
-        tl.store(out, product.to(out_ptr.dtype.element_ty))
+    x = tl.load(x_ptr + column).to(tl.float32)
+    product, total, squares = weight.to(tl.float32) * x, x, x * x
+    if PART < K:
+        x_1 = tl.load(x_ptr + column + PART).to(tl.float32)
+        x_2 = tl.load(x_ptr + column + 2 * PART).to(tl.float32)
+        product += weight_1.to(tl.float32) * x_1 + weight_2.to(tl.float32) * x_2
+        total += x_1 + x_2
+        squares += x_1 * x_1 + x_2 * x_2
+    result = tl.sum(product, 1)
+    if NORM:
+        mean = tl.sum(total, 1) / K
+        result = (result - mean * sums) * tl.rsqrt(tl.sum(squares, 1) / K - mean * mean + epsilon)
+    result += bias
+    if GELU:
+        result = gelu(result)
+    if ADD:
+        result += tl.load(out_ptr + output)
+    tl.store(out_ptr + output, result.to(out_ptr.dtype.element_ty))
 
 
 @triton.jit
@@ -123,6 +141,7 @@ def linear_kernel(
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, STEP: tl.constexpr, STAGES: tl.constexpr, SWAP: tl.constexpr,
     GELU: tl.constexpr, PARTIAL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    let_next_begin(PDL == EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
     split = tl.program_id(2)
@@ -141,6 +160,39 @@ def linear_kernel(
 
 
 @triton.jit
+def skinny_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr,  # as for `linear_kernel`
+    M, N, K: tl.constexpr, DEPTH: tl.constexpr, COLUMNS: tl.constexpr,  # COLUMNS: DEPTH, rounded up
+    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, SLICES: tl.constexpr,
+    GELU: tl.constexpr, PARTIAL: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """As `linear_kernel` for few rows: all of a program's weights are in its registers before it waits.
+
+    The columns are cut into slices that the warps multiply side by side.
+    """
+    let_next_begin(PDL == EARLY)
+    output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    split = tl.program_id(2)
+    WIDE: tl.constexpr = COLUMNS // SLICES
+    column = (tl.arange(0, SLICES) * WIDE)[:, None, None] + tl.arange(0, WIDE)[None, None, :]
+    place = split * DEPTH + column
+    weight = tl.load(weight_ptr + output[None, :, None] * K + place, mask=column < DEPTH, other=0.0)
+    if not PARTIAL:
+        bias = tl.load(bias_ptr + output)
+    await_inputs(PDL)
+    mask = (row < M)[None, :, None] & (column < DEPTH)
+    x = tl.load(x_ptr + row[None, :, None] * K + place, mask=mask, other=0.0)
+    acc = tl.sum(tl.dot(x, tl.permute(weight, (0, 2, 1))), 0)
+    if not PARTIAL:
+        acc += bias[None, :]
+        if GELU:
+            acc = gelu(acc)
+    out = out_ptr + (split * M + row[:, None]) * N + output[None, :]
+    tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=row[:, None] < M)
+
+
+@triton.jit
 def head_kernel(
     h_ptr,  # [M, K]
     weight_ptr, bias_ptr,  # [the vocabulary rounded up, K], fp32
@@ -150,6 +202,7 @@ def head_kernel(
     PDL: tl.constexpr,
 ):  # fmt: skip
     """Find the best token of one tile of the vocabulary, for a tile of rows; the first of equals."""
+    let_next_begin(PDL == EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
     bias = tl.load(bias_ptr + output)
@@ -185,12 +238,12 @@ def reduce_norm_kernel(
     mask = column < WIDTH
     bias = tl.load(bias_ptr + column, mask=mask, other=0.0)
     await_inputs(PDL)
-    x = tl.load(x_ptr + row * WIDTH + column, mask=mask, other=0.0)
+    x = tl.load(x_ptr + row * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     if SPLITS > 0:
         for split in tl.static_range(SPLITS):
             x += tl.load(partials_ptr + (split * M + row) * WIDTH + column, mask=mask, other=0.0)
         x += bias
-        tl.store(x_ptr + row * WIDTH + column, x, mask=mask)
+        tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -201,16 +254,19 @@ def attend_kernel(
     entries_ptr, positions_ptr,  # int32 [M, 3 + width]: see `FusedDecoder`; int32 [M], negative where there is no row
     out_ptr,  # [M, HEADS, HEAD_DIM]
     scale, entry_stride, block_stride, slot_stride, head_stride,
-    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
+    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, DOT: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """One program: one row and head. Writes the new key and value, and attends to them and to those of the cache.
 
-    The cache's are of earlier steps, so the first tile is fetched before the wait.
+    The cache's are of earlier steps, so the first tile is fetched before the wait. DOT: on the tensor cores, which
+    multiply 16 rows at a time; all are the one query.
     """
+    let_next_begin(PDL == EARLY)
     row = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
     dim = tl.arange(0, HEAD_DIM)
-    lane = tl.arange(0, 16)[:, None]  # the tensor cores multiply 16 rows at a time; all are the one query
+    lane = tl.arange(0, 16 if DOT else 1)[:, None]
     position = tl.load(positions_ptr + row)
     table_ptr = entries_ptr + row * entry_stride + 3
     keys_ptr += head * head_stride
@@ -218,35 +274,49 @@ def attend_kernel(
     key, value, valid = load_context(
         keys_ptr, values_ptr, table_ptr, 0, position, dim, block_stride, slot_stride, BLOCK_SIZE, TILE
     )
+    here = tl.maximum(position, 0)
+    target = tl.load(table_ptr + here // BLOCK_SIZE).to(tl.int64) * block_stride + here % BLOCK_SIZE * slot_stride + dim
     await_inputs(PDL)
     new_ptr = qkv_ptr + (row * 3 * HEADS + head) * HEAD_DIM
     query = tl.load(new_ptr + dim[None, :] + lane * 0)
-    new_query = tl.load(new_ptr + dim).to(tl.float32)
+    own = tl.sum(tl.load(new_ptr + dim).to(tl.float32) * tl.load(new_ptr + HEADS * HEAD_DIM + dim).to(tl.float32), 0)
     new_key = tl.load(new_ptr + HEADS * HEAD_DIM + dim)
     new_value = tl.load(new_ptr + 2 * HEADS * HEAD_DIM + dim)
-    here = tl.maximum(position, 0)
-    target = tl.load(table_ptr + here // BLOCK_SIZE).to(tl.int64) * block_stride + here % BLOCK_SIZE * slot_stride + dim
     is_row = dim < tl.where(position < 0, 0, HEAD_DIM)
     tl.store(keys_ptr + target, new_key.to(keys_ptr.dtype.element_ty), mask=is_row)
     tl.store(values_ptr + target, new_value.to(values_ptr.dtype.element_ty), mask=is_row)
 
-    largest = tl.full([16], tl.sum(new_query * new_key.to(tl.float32), 0) * scale, tl.float32)
-    total = tl.full([16], 1.0, tl.float32)
-    acc = tl.zeros([16, HEAD_DIM], tl.float32) + new_value.to(tl.float32)[None, :]
-    for start in range(0, position, TILE):
-        if start > 0:
-            key, value, valid = load_context(
-                keys_ptr, values_ptr, table_ptr, start, position, dim, block_stride, slot_stride, BLOCK_SIZE, TILE
-            )
-        scores = tl.where(valid[None, :], tl.dot(query, key.T) * scale, float("-inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, 1))
-        rescale = tl.exp2(largest - new_largest)
-        weights = tl.exp2(scores - new_largest[:, None])
-        total = total * rescale + tl.sum(weights, 1)
-        acc = tl.dot(weights.to(value.dtype), value, acc * rescale[:, None])
-        largest = new_largest
+    largest = tl.full([16 if DOT else 1], own * scale, tl.float32)
+    total = tl.full([16 if DOT else 1], 1.0, tl.float32)
+    acc = total[:, None] * new_value.to(tl.float32)[None, :]
+    acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
+    for start in range(TILE, position, TILE):
+        key, value, valid = load_context(
+            keys_ptr, values_ptr, table_ptr, start, position, dim, block_stride, slot_stride, BLOCK_SIZE, TILE
+        )
+        acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
     out = out_ptr + (row * HEADS + head) * HEAD_DIM + dim[None, :] + lane * 0
-    tl.store(out, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=lane == 0)
+    tl.store(out, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=(lane == 0) & (dim >= 0)[None, :])
+
+
+@triton.jit
+def take_tile(query, key, value, valid, acc, largest, total, scale, DOT: tl.constexpr):
+    """Take one more tile of keys into the running softmax; see `triton_attention.online_softmax`."""
+    if DOT:
+        scores = tl.dot(query, key.T)
+    else:
+        scores = tl.sum(key.to(tl.float32) * query.to(tl.float32), 1)[None, :]
+    scores = tl.where(valid[None, :], scores * scale, float("-inf"))
+    new_largest = tl.maximum(largest, tl.max(scores, 1))
+    rescale = tl.exp2(largest - new_largest)
+    weights = tl.exp2(scores - new_largest[:, None])
+    total = total * rescale + tl.sum(weights, 1)
+    acc = acc * rescale[:, None]
+    if DOT:
+        acc = tl.dot(weights.to(value.dtype), value, acc)
+    else:
+        acc += tl.sum(value.to(tl.float32) * tl.trans(weights), 0)[None, :]
+    return acc, new_largest, total
 
 
 @triton.jit
@@ -271,7 +341,7 @@ def embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH: 
     mask = column < WIDTH
     x = tl.load(wte_ptr + token.to(tl.int64) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     x += tl.load(wpe_ptr + tl.maximum(position, 0) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
-    tl.store(x_ptr + row * WIDTH + column, x, mask=mask)
+    tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -323,8 +393,27 @@ class Linear(NamedTuple):
     sums: torch.Tensor  # [N]: each row of `weight` summed
 
 
-class Tile(NamedTuple):
-    """How a matrix product is cut. `splits` programs share the columns of a tile of outputs."""
+class Gemv(NamedTuple):
+    """How `gemv_kernel` is launched. `begin` is, here and below, where it lets the next kernel begin."""
+
+    outputs: int
+    warps: int
+    begin: int
+
+
+class Skinny(NamedTuple):
+    """How `skinny_kernel` is launched: `splits` programs share the columns of a tile of outputs."""
+
+    splits: int
+    rows: int
+    outputs: int
+    slices: int
+    warps: int
+    begin: int
+
+
+class Tiled(NamedTuple):
+    """How `linear_kernel` and `head_kernel` are launched."""
 
     splits: int
     rows: int
@@ -333,39 +422,69 @@ class Tile(NamedTuple):
     stages: int
     warps: int
     swap: bool
+    begin: int
+
+
+class Attend(NamedTuple):
+    """How `attend_kernel` is launched: keys a tile, and whether it uses the tensor cores."""
+
+    tile: int
+    warps: int
+    dot: bool
+    begin: int
+
+
+class Norm(NamedTuple):
+    """How `reduce_norm_kernel` is launched."""
+
+    warps: int
+    begin: int
 
 
 class Plan(NamedTuple):
-    """How a step of a number of rows is cut; without tiles for `qkv` … `down`, they are `gemv`s."""
+    """How the kernels of a step are launched. `qkv`, `proj`, `up` and `down` are `Gemv` all, or none is."""
 
-    head: Tile
-    attend: tuple[int, int]  # keys a tile, warps
-    qkv: Tile | None = None
-    proj: Tile | None = None
-    up: Tile | None = None
-    down: Tile | None = None
+    qkv: Gemv | Skinny | Tiled
+    attend: Attend
+    proj: Gemv | Skinny | Tiled
+    up: Gemv | Skinny | Tiled
+    down: Gemv | Skinny | Tiled
+    norm: Norm
+    head: Tiled
 
 
-# Tuned on an H200, GPT-2 small, context 64. A size that is not here takes the next larger one's plan.
-FEW = Plan(head=Tile(1, 16, 128, 128, 3, 4, False), attend=(64, 4))
+# Found on an H200 with GPT-2 small at a context of 64 tokens; a batch takes the plan of the next larger size.
 PLANS = {
-    1: FEW,
-    2: FEW,
-    4: FEW,
+    1: Plan(
+        Gemv(8, 4, 3), Attend(128, 4, False, 2), Gemv(8, 4, 1), Gemv(8, 4, 1), Gemv(4, 8, 1), Norm(4, 1),
+        Tiled(1, 16, 128, 128, 3, 4, False, 1),
+    ),
+    4: Plan(
+        Skinny(1, 8, 8, 4, 4, 3), Attend(128, 4, False, 2), Skinny(2, 8, 16, 2, 2, 3), Skinny(1, 8, 8, 4, 4, 3),
+        Skinny(4, 8, 32, 4, 4, 2), Norm(8, 1), Tiled(1, 16, 128, 128, 3, 4, False, 2),
+    ),
     8: Plan(
-        head=Tile(1, 16, 128, 128, 3, 4, False), attend=(64, 1),
-        qkv=Tile(1, 16, 16, 256, 3, 4, False), proj=Tile(2, 16, 16, 128, 3, 4, False),
-        up=Tile(1, 16, 16, 256, 3, 4, False), down=Tile(4, 16, 32, 256, 3, 4, False),
+        Skinny(1, 8, 32, 4, 4, 1), Attend(128, 4, True, 3), Skinny(2, 8, 16, 4, 4, 2), Skinny(1, 8, 32, 4, 4, 3),
+        Skinny(4, 8, 32, 4, 4, 2), Norm(8, 1), Tiled(1, 16, 128, 128, 3, 4, False, 2),
+    ),
+    16: Plan(
+        Tiled(1, 16, 64, 256, 3, 4, True, 1), Attend(64, 2, True, 2), Skinny(2, 16, 16, 2, 2, 1),
+        Skinny(1, 16, 32, 4, 4, 2), Skinny(4, 16, 32, 4, 4, 2), Norm(8, 1), Tiled(1, 16, 64, 128, 4, 4, False, 2),
     ),
     32: Plan(
-        head=Tile(1, 32, 128, 64, 4, 4, False), attend=(64, 1),
-        qkv=Tile(1, 32, 16, 256, 3, 4, False), proj=Tile(4, 32, 32, 64, 3, 4, False),
-        up=Tile(1, 32, 64, 128, 4, 4, True), down=Tile(4, 32, 64, 256, 3, 4, True),
+        Tiled(1, 32, 32, 128, 4, 4, False, 2), Attend(64, 1, True, 1), Tiled(4, 32, 32, 64, 3, 4, False, 1),
+        Tiled(1, 32, 64, 128, 4, 4, True, 1), Tiled(4, 32, 64, 128, 3, 4, True, 3), Norm(4, 2),
+        Tiled(1, 32, 128, 64, 4, 4, False, 2),
+    ),
+    64: Plan(
+        Tiled(1, 64, 32, 128, 3, 4, False, 3), Attend(64, 1, True, 1), Tiled(2, 64, 32, 128, 3, 4, False, 1),
+        Tiled(1, 32, 64, 128, 4, 4, True, 2), Tiled(4, 32, 64, 256, 3, 4, True, 3), Norm(4, 2),
+        Tiled(1, 64, 128, 64, 4, 4, False, 1),
     ),
     256: Plan(
-        head=Tile(1, 128, 256, 64, 4, 8, False), attend=(64, 1),
-        qkv=Tile(1, 64, 64, 64, 4, 4, False), proj=Tile(1, 64, 32, 64, 4, 4, False),
-        up=Tile(1, 64, 64, 64, 4, 4, False), down=Tile(3, 64, 64, 64, 4, 4, False),
+        Tiled(1, 64, 64, 64, 6, 4, False, 2), Attend(32, 1, True, 3), Tiled(2, 64, 64, 128, 3, 4, False, 2),
+        Tiled(1, 64, 64, 128, 3, 4, False, 2), Tiled(2, 64, 64, 128, 4, 4, False, 1), Norm(8, 1),
+        Tiled(1, 128, 256, 64, 4, 8, False, 2),
     ),
 }  # fmt: skip
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -433,7 +552,7 @@ class FusedDecoder:
         self.x, self.h = empty(max_rows, width, dtype=fp32), empty(max_rows, width, dtype=dtype)
         self.qkv, self.heads = empty(max_rows, 3 * width, dtype=dtype), empty(max_rows, width, dtype=dtype)
         self.inner = empty(max_rows, inner, dtype=dtype)
-        self.partials = empty(4 * max_rows * width, dtype=fp32)
+        self.partials = empty(8 * max_rows * width, dtype=fp32)
         tiles = len(self.head.weight) // 16
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
         pinned = {"pin_memory": self.device.type == "cuda"}
@@ -495,86 +614,98 @@ class FusedDecoder:
     def _step(self, size: int) -> None:
         """Launch the kernels of one step."""
         plan = plan_of(size)
-        few = plan.qkv is None
-        width, epsilon = self.config.n_embd, self.config.layer_norm_epsilon
-        first = True
+        is_gemv = isinstance(plan.qkv, Gemv)
+        # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
+        qkv_cut: Any = plan.qkv._replace(begin=0)
         for index, (qkv, proj, up, down) in enumerate(self.linears):
-            if few:
-                self._gemv(qkv, self.x, self.qkv, size, norm=True, pdl=self.uses_pdl and not first)
+            if is_gemv:
+                self._gemv(qkv, self.x, self.qkv, qkv_cut, norm=True)
                 self._attend(index, size, plan.attend)
-                self._gemv(proj, self.heads, self.x, size, add=True)
-                self._gemv(up, self.x, self.inner, size, norm=True, gelu=True)
-                self._gemv(down, self.inner, self.x, size, add=True)
+                self._gemv(proj, self.heads, self.x, plan.proj, add=True)
+                self._gemv(up, self.x, self.inner, plan.up, norm=True, gelu=True)
+                self._gemv(down, self.inner, self.x, plan.down, add=True)
             else:
-                assert plan.qkv and plan.proj and plan.up and plan.down
-                # A step's first kernel waits for the whole step before: positions and cache are settled from there on.
-                self._linear(qkv, self.h, self.qkv, size, plan.qkv, pdl=self.uses_pdl and not first)
+                self._linear(qkv, self.h, self.qkv, size, qkv_cut)
                 self._attend(index, size, plan.attend)
                 self._linear(proj, self.heads, self.partials, size, plan.proj, partial=True)
-                self._reduce_norm(proj.bias, size, plan.proj.splits)
+                self._reduce_norm(proj.bias, size, plan.proj, plan.norm)
                 self._linear(up, self.h, self.inner, size, plan.up, gelu=True)
                 self._linear(down, self.inner, self.partials, size, plan.down, partial=True)
-                self._reduce_norm(down.bias, size, plan.down.splits)
-            first = False
-        if few:
-            self._reduce_norm(self.head.bias, size, 0)
-        splits, rows, outputs, step, stages, warps, swap = plan.head
-        num_tiles = len(self.head.weight) // outputs
-        head_kernel[(triton.cdiv(size, rows), num_tiles)](
-            self.h, *self.head[:2], self.best, self.best_tokens, size, self.config.vocab_size, width,
-            rows, outputs, min(step, width), stages, swap, self.uses_pdl, **self._options(warps),
-        )  # fmt: skip
-        advance_kernel[(size,)](
-            self.best, self.best_tokens, num_tiles, self.tokens, self.positions, self.steps, self.sampled,
-            self.weights.wte, self.weights.wpe, self.x, self.h, self.config.n_positions - 1, self.config.vocab_size,
-            epsilon, width, triton.next_power_of_2(width), triton.next_power_of_2(num_tiles), self.uses_pdl,
-            **self._options(4),
+                self._reduce_norm(down.bias, size, plan.down, plan.norm)
+            qkv_cut = plan.qkv
+        if is_gemv:
+            self._reduce_norm(self.head.bias, size, None, plan.norm)
+        num_tiles = self._head(size, plan.head)
+        config, weights = self.config, self.weights
+        self._launch(
+            advance_kernel, (size,), 4, 1, self.best, self.best_tokens, num_tiles, self.tokens, self.positions,
+            self.steps, self.sampled, weights.wte, weights.wpe, self.x, self.h, config.n_positions - 1,
+            config.vocab_size, config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
+            triton.next_power_of_2(num_tiles),
         )  # fmt: skip
 
+    def _launch(self, kernel: Any, grid: tuple[int, ...], warps: int, begin: int, *arguments: Any) -> None:
+        begin = begin if self.uses_pdl else 0
+        kernel[grid](*arguments, begin, num_warps=warps, **({"launch_pdl": True} if begin else {}))
+
     def _gemv(
-        self, linear: Linear, x: torch.Tensor, out: torch.Tensor, size: int, *, norm: bool = False, gelu: bool = False,
-        add: bool = False, pdl: bool | None = None,
+        self, linear: Linear, x: torch.Tensor, out: torch.Tensor, cut: Any, *, norm: bool = False, gelu: bool = False,
+        add: bool = False,
     ) -> None:  # fmt: skip
         num_outputs, depth = linear.weight.shape
-        pdl = self.uses_pdl if pdl is None else pdl
-        outputs, warps = (4, 8) if depth > 1024 else (8, 4)
-        gemv_kernel[(num_outputs // outputs,)](
-            x, *linear, out, num_outputs, self.config.layer_norm_epsilon, size, depth, triton.next_power_of_2(depth),
-            outputs, norm, gelu, add, pdl, **self._options(warps, pdl),
+        self._launch(
+            gemv_kernel, (num_outputs // cut.outputs,), cut.warps, cut.begin, x, *linear, out,
+            self.config.layer_norm_epsilon, depth, part_of(depth), cut.outputs, norm, gelu, add,
         )  # fmt: skip
 
     def _linear(
-        self, linear: Linear, x: torch.Tensor, out: torch.Tensor, size: int, tile: Tile, *, gelu: bool = False,
-        partial: bool = False, pdl: bool | None = None,
+        self, linear: Linear, x: torch.Tensor, out: torch.Tensor, size: int, cut: Any, *, gelu: bool = False,
+        partial: bool = False,
     ) -> None:  # fmt: skip
         num_outputs, width = linear.weight.shape
-        pdl = self.uses_pdl if pdl is None else pdl
-        depth = width // tile.splits
-        linear_kernel[(triton.cdiv(size, tile.rows), num_outputs // tile.outputs, tile.splits)](
-            x, *linear[:2], out, size, num_outputs, width, depth, tile.rows, tile.outputs, min(tile.step, depth),
-            tile.stages, tile.swap, gelu, partial, pdl, **self._options(tile.warps, pdl),
-        )  # fmt: skip
+        depth = width // cut.splits
+        grid = (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, cut.splits)
+        shapes = (x, linear.weight, linear.bias, out, size, num_outputs, width, depth)
+        if isinstance(cut, Skinny):
+            columns = triton.next_power_of_2(depth)
+            tile: tuple[Any, ...] = (columns, cut.rows, cut.outputs, cut.slices)
+            self._launch(skinny_kernel, grid, cut.warps, cut.begin, *shapes, *tile, gelu, partial)
+        else:
+            tile = (cut.rows, cut.outputs, min(cut.step, depth), cut.stages, cut.swap)
+            self._launch(linear_kernel, grid, cut.warps, cut.begin, *shapes, *tile, gelu, partial)
 
-    def _reduce_norm(self, bias: torch.Tensor, size: int, splits: int) -> None:
+    def _reduce_norm(self, bias: torch.Tensor, size: int, cut: Any, norm: Norm) -> None:
+        """Add what a product cut in `cut` left in `partials`; with None, only normalise."""
         width = self.config.n_embd
-        reduce_norm_kernel[(size,)](
-            self.partials, bias, self.x, self.h, size, self.config.layer_norm_epsilon, width,
-            triton.next_power_of_2(width), splits, self.uses_pdl, **self._options(4),
+        self._launch(
+            reduce_norm_kernel, (size,), norm.warps, norm.begin, self.partials, bias, self.x, self.h, size,
+            self.config.layer_norm_epsilon, width, triton.next_power_of_2(width), 0 if cut is None else cut.splits,
         )  # fmt: skip
 
-    def _attend(self, index: int, size: int, cut: tuple[int, int]) -> None:
+    def _attend(self, index: int, size: int, cut: Attend) -> None:
         layer = self.cache.layer(index)
-        tile, warps = cut
         heads, head_dim = self.config.n_head, self.config.head_dim
-        attend_kernel[(size * heads,)](
-            self.qkv, layer.keys, layer.values, self.entries, self.positions, self.heads, head_dim**-0.5 * LOG2_E.value,
-            self.entries.stride(0), *layer.keys.stride()[:3], heads, head_dim, self.cache.block_size, tile,
-            self.uses_pdl, **self._options(warps),
+        self._launch(
+            attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.entries,
+            self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.entries.stride(0), *layer.keys.stride()[:3],
+            heads, head_dim, self.cache.block_size, cut.tile, cut.dot,
         )  # fmt: skip
 
-    def _options(self, warps: int, pdl: bool | None = None) -> dict[str, Any]:
-        pdl = self.uses_pdl if pdl is None else pdl
-        return {"num_warps": warps, **({"launch_pdl": True} if pdl else {})}
+    def _head(self, size: int, cut: Tiled) -> int:
+        """Find the best token of each tile of the vocabulary; return the number of tiles."""
+        width = self.config.n_embd
+        num_tiles = len(self.head.weight) // cut.outputs
+        self._launch(
+            head_kernel, (triton.cdiv(size, cut.rows), num_tiles), cut.warps, cut.begin, self.h, self.head.weight,
+            self.head.bias, self.best, self.best_tokens, size, self.config.vocab_size, width, cut.rows, cut.outputs,
+            min(cut.step, width), cut.stages, cut.swap,
+        )  # fmt: skip
+        return num_tiles
+
+
+def part_of(depth: int) -> int:
+    """Return `depth`, or a third of it, whichever is a power of two."""
+    return depth // 3 if depth % 3 == 0 else depth
 
 
 def unsupported(config: GPT2Config, weights: Weights, cache: KVCache) -> str | None:
