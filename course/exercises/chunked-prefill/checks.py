@@ -229,7 +229,7 @@ def the_complete_are_not_ready(solution: Any) -> None:
 
 
 def chunks_and_decodes_add_up(solution: Any) -> None:
-    """Three prompts with a budget of 6: no step exceeds it, every token is computed once, and the oldest prompt is first.
+    """Three prompts with a budget of 6: no step exceeds it, each token is computed once, the oldest prompt goes first.
 
     This is the whole of chunked prefill, traced.
     """
