@@ -152,8 +152,10 @@ class Engine:
         """Run one step over all requests and return what is new."""
         step: Step = self.scheduler.schedule()
         self.cache.copy_blocks(step.copies)
-        if not step.batch:
-            return []
+        return self.run(step) if step.batch else []
+
+    def run(self, step: Step) -> list[Output]:
+        """Compute a step that is planned, and return what is new."""
         rows = [
             Row(each.sequence.tokens[each.context_len - each.num_new : each.context_len], each.context_len,
                 each.sequence.table.blocks, each.samples)
@@ -162,7 +164,7 @@ class Engine:
         batch = build_batch(rows, self.block_size, self.parts.slot_mapping, self.device)
         with torch.inference_mode():
             sampled = self.model.next_tokens(batch, self.caches).tolist()
-        outputs = self._take(step, sampled)
+        outputs = self.take(step, sampled)
         self.scheduler.free_finished()
         return outputs
 
@@ -193,8 +195,8 @@ class Engine:
                 results[output.request].append(output.token)
         return results
 
-    def _take(self, step: Step, sampled: list[int]) -> list[Output]:
-        """Give each sequence that sampled its token, and say what is new."""
+    def take(self, step: Step, sampled: list[int]) -> list[Output]:
+        """Give each sequence that sampled its token, and return what is new."""
         tokens = iter(sampled)
         outputs = []
         for each in step.batch:

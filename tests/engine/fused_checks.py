@@ -78,7 +78,9 @@ def compare(scene: Scene, num_steps: int, decoder: FusedDecoder | None = None) -
             gap = max(gap, float((logits.max() - logits[token]) / logits.std()))
             written = after[:, :, slots[context + step]].double()
             error = max(error, float((written - past[:, :, -1]).norm() / past[:, :, -1].norm()))
-    touched = torch.cat([slots[:context + num_steps] for slots, context in zip(scene.slots, scene.contexts, strict=True)])
+    touched = torch.cat(
+        [slots[: context + num_steps] for slots, context in zip(scene.slots, scene.contexts, strict=True)]
+    )
     others = torch.ones(after.shape[2], dtype=torch.bool)
     others[touched] = False
     assert bool(after[:, :, others.to(after.device)].isnan().all()), "something was written where no token is"
