@@ -36,19 +36,19 @@ def first_divergence(
     when layer 0's input differs, which is the embedding, and the number of layers when only the logits differ. The
     heads are `[]` where the heads agree.
     """
-    if beyond(hidden[:1], bound):
+    if beyond([hidden[0]], bound):
         return None, []
     for layer, errors in enumerate(heads):
         differing = beyond(errors, bound)
-        if differing or beyond(hidden[layer + 1 : layer + 2], bound):
+        if differing or beyond([hidden[layer + 1]], bound):
             return layer, differing
     return (len(heads), []) if beyond([logits], bound) else None
 
 
 def likely_cause(
     layer: int | None,
-    heads: Sequence[int],
-    positions: Sequence[int],
+    heads: list[int],
+    positions: list[int],
     *,
     num_layers: int,
     num_heads: int,
@@ -66,10 +66,10 @@ def likely_cause(
     if not heads:
         return "after the heads" if layer < num_layers else "after the layers"
     if len(heads) < num_heads:
-        return "strides" if list(heads) == list(range(1, num_heads)) else "some heads"
-    if list(positions) == list(range(first_pass, num_tokens)):
+        return "strides" if heads == list(range(1, num_heads)) else "some heads"
+    if positions == list(range(first_pass, num_tokens)):
         return "query positions"
-    if list(positions) == list(range(block_size, num_tokens)):
+    if positions == list(range(block_size, num_tokens)):
         return "block table"
     if positions[0] == 0 and positions[-1] < num_tokens - 1:
         return "causal mask"

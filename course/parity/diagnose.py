@@ -33,33 +33,32 @@ CAUSES = {
         "attention as a whole: the layer norm before it, the cut into queries, keys and values, what is written, the "
         "scale, the softmax, or a key too many or too few"
     ),
+    "first key only": (
+        "mask: these positions see the first key only. Does the mask use a query's row in the batch instead of its "
+        "position, context length − query length + row?"
+    ),
 }
-FIRST_KEY_ONLY = (
-    "mask: these positions see the first key only. Does the mask use a query's row in the batch instead of its "
-    "position, context length − query length + row?"
-)
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first difference: `layer` and `heads` are those of `diagnosis.first_divergence`."""
+    """The first difference: `layer` and `heads` are those of `diagnosis.first_divergence`, `cause` is one of `CAUSES`."""
 
     layer: int | None
     heads: list[int]
     positions: list[int]
     error: float
     cause: str
-    after_layers: bool = False
 
     def __str__(self) -> str:
         place = "at the embedding" if self.layer is None else f"in layer {self.layer}"
-        if self.after_layers:
+        if self.cause == "after the layers":
             place = "in the logits"
         if self.heads:
             place += f", heads {_spans(self.heads)}"
         return (
             f"differs first {place}, at positions {_spans(self.positions)} (relative error {self.error:.2g}). "
-            f"Likely cause: {self.cause}"
+            f"Likely cause: {CAUSES[self.cause]}"
         )
 
 
@@ -93,9 +92,9 @@ def diagnose(ours: Record, theirs: Record, tolerance: float, block_size: int) ->
         num_layers=num_layers, num_heads=num_heads, num_tokens=num_tokens,
         first_pass=ours.first_pass or num_tokens, block_size=block_size,
     )  # fmt: skip
-    first_key_only = len(heads) == num_heads and _see_first_key_only(mine, theirs, layer, positions)
-    words = FIRST_KEY_ONLY if first_key_only else CAUSES[cause]
-    return Divergence(layer, heads, positions, error_of(mine, right), words, after_layers=layer == num_layers)
+    if len(heads) == num_heads and _see_first_key_only(mine, theirs, layer, positions):
+        cause = "first key only"  # what the values say, which `likely_cause` does not see
+    return Divergence(layer, heads, positions, error_of(mine, right), cause)
 
 
 def _at(record: Record, layer: int | None, heads: list[int]) -> torch.Tensor:

@@ -85,6 +85,7 @@ def _compare(engine: Engine, tokens: list[int], theirs: Record) -> dict[str, Any
         "layer": found and found.layer,
         "first_heads": found.heads if found else [],
         "positions": found.positions if found else [],
+        "cause": found and found.cause,
         "report": str(found) if found else None,
     }
 
