@@ -42,7 +42,7 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first difference: `layer` and `heads` are those of `diagnosis.first_divergence`, `cause` is one of `CAUSES`."""
+    """The first difference: `layer` and `heads` as `first_divergence` has them, `cause` one of `CAUSES`."""
 
     layer: int | None
     heads: list[int]
