@@ -85,4 +85,5 @@ class GPT2:
         raise NotImplementedError("packed-forward: GPT2.next_tokens is not written yet")
 
     def layer_norm(self, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Return each row of `hidden`, `[T, E]`, at mean 0 and variance 1, times `weight` plus `bias`, both `[E]`."""
         raise NotImplementedError("packed-forward: GPT2.layer_norm is not written yet")
