@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -134,6 +134,3 @@ def assemble(config: GPT2Config, tensors: dict[str, torch.Tensor]) -> Weights:
         ln_f_weight=tensors["ln_f.weight"],
         ln_f_bias=tensors["ln_f.bias"],
     )
-
-
-Place = tuple[Path, str, dict[str, Any]]  # the file, the tensor's name in it, its entry in the header
