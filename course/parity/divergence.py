@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
-import sys
 from typing import Any
 
 import torch
@@ -102,5 +102,5 @@ def _commit() -> str:
 
 
 if __name__ == "__main__":
-    json.dump(measure(), sys.stdout, indent=1, ensure_ascii=False)
-    print()
+    text = json.dumps(measure(), indent=1, ensure_ascii=False)
+    print(re.sub(r"\[[^][{}]*]", lambda innermost: " ".join(innermost[0].split()), text))
