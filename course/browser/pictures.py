@@ -3,9 +3,11 @@
 The build hands it to the front end's modules as constants, so that a picture is there as soon as its module is.
 """
 
+import json
 import random
 from typing import Any
 
+from course.browser.output import ROOT
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 
@@ -32,7 +34,11 @@ STORY = (
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
-    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story()}
+    return {
+        "WORKLOAD_DATA": workload(),
+        "STORY_DATA": story(),
+        "DIVERGENCE_DATA": divergence(),
+    }
 
 
 def workload() -> Picture:
@@ -63,6 +69,12 @@ def story() -> Picture:
         begun.add(name or call[0])
         calls.append({"call": line, "returned": name or repr(value), "raised": None, "state": state()})
     return {"start": start, "calls": calls}
+
+
+def divergence() -> Picture:
+    """Return chapter 6's planted bugs and their errors at every stage, as they were measured."""
+    measured = json.loads((ROOT / "docs" / "results" / "divergence.json").read_text("utf-8"))
+    return {name: measured[name] for name in ("bound", "passes", "stages", "bugs")}
 
 
 def _look(thing: BlockPool | BlockTable) -> Picture:

@@ -103,4 +103,4 @@ def _commit() -> str:
 
 if __name__ == "__main__":
     text = json.dumps(measure(), indent=1, ensure_ascii=False)
-    print(re.sub(r"\[[^][{}]*]", lambda innermost: " ".join(innermost[0].split()), text))
+    print(re.sub(r"\[[^][{}]*]", lambda flat: f"[{' '.join(flat[0][1:-1].split())}]", text))
