@@ -1,4 +1,4 @@
-"""The divergences that chapter 6 shows are those that the planted bugs have, in the picture, the page and the checks."""
+"""The divergences of chapter 6 are those that the planted bugs have: in the picture, on the page and in the checks."""
 
 from __future__ import annotations
 
