@@ -21,7 +21,7 @@ export const draw: Draw = (host) => {
   const own = h("p", { class: "divergence-own", hidden: true });
   const chart = new Chart();
   const table = new Table();
-  let mine = new Map<string, Reading>();
+  let mine: Map<string, Reading> | null = null;
 
   host.classList.add("divergence");
   host.setAttribute("role", "group");
@@ -47,9 +47,8 @@ export const draw: Draw = (host) => {
       `${short(bug.log_prob_gap)}; after ${bug.same_choice} of ${DIVERGENCE.num_tokens} tokens, the most likely next one is the right one.`,
     );
     harness.replaceChildren(h("strong", {}, "The harness says"), ` (bound 1e-4): ${bug.report ?? "no divergence."}`);
-    const reading = mine.get(bug.id);
-    own.hidden = mine.size === 0;
-    own.replaceChildren(h("strong", {}, "Your last run says"), ": ", ...inCode(reading));
+    own.hidden = mine === null;
+    own.replaceChildren(h("strong", {}, "Your last run says"), ": ", ...inCode(mine?.get(bug.id)));
     chart.show(bug, limit, place);
     table.show(bug, limit);
   }
@@ -71,7 +70,7 @@ export const draw: Draw = (host) => {
 };
 
 function inCode(reading: Reading | undefined): (Node | string)[] {
-  if (!reading) return ["nothing about this one, since it stopped at an earlier one."];
+  if (!reading) return ["nothing yet, since a check before this one fails."];
   const parts: (Node | string)[] = [h("code", {}, reading.place)];
   if (reading.cause !== null) parts.push(", ", h("code", {}, reading.cause));
   return [...parts, "."];
