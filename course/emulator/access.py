@@ -75,7 +75,7 @@ def _read(pointer: Block, buffer: Buffer, kind: Any, places: list[int], mask: An
     program.current().check_reads(buffer, places)
     origins: Poison = None
     if memory.written is not None:
-        origins = _unwritten(buffer, places, repeat(True))
+        origins = _unwritten(buffer, places, [True] * len(places))
     data = list(map(memory.values.__getitem__, places))
     count(loaded=_repeats(pointer) * len(data) * kind.itemsize)
     return Block(kind, pointer.shape, data, origins, pointer.layout)
@@ -124,7 +124,7 @@ def _unwritten(buffer: Buffer, places: list[int], through: Any) -> Poison:
     """Return where poison was read: memory that nobody has written."""
     written = buffer.memory.written
     assert written is not None
-    if all(written[place] for place, ok in zip(places, through, strict=False) if ok):
+    if all(map(written.__getitem__, compress(places, through))):
         return None
     spot = here()
     return [
@@ -161,7 +161,7 @@ def atomic_add(pointer: Any, value: Any, mask: Any = None, sem: Any = None, scop
     """
     pointer, value = _pointer("tl.atomic_add", pointer), to_block(value)
     kind = _element(pointer)
-    if kind.primitive_bitwidth < 16 or kind.name in ("i16", "u16"):
+    if kind.primitive_bitwidth < 16 or kind.name in ("int16", "uint16"):
         raise WouldNotCompile(f"tl.atomic_add does not support {kind}")
     _no_larger("tl.atomic_add", pointer, "value", value)
     value = cast(value, kind)

@@ -42,22 +42,28 @@ def loop(iterable: Any) -> Iterator[Any]:
         yield from iterable
         return
     frame = sys._getframe(1)
-    before = {name: _type(value) for name, value in frame.f_locals.items()}
+    before = dict(frame.f_locals)
     for value in iterable:
         yield value
         for name, now in frame.f_locals.items():
-            if name in before and isinstance(now, Block) and before[name] != _type(now):
+            if isinstance(now, Block) and name in before:
+                was = before[name]
+                if now is was or (isinstance(was, Block) and was.dtype == now.dtype and was.shape == now.shape):
+                    continue
                 raise WouldNotCompile(
-                    f"`{name}` is {before[name]} before the loop and {_type(now)} after a round of it",
+                    f"`{name}` is {type_text(was)} before the loop and {now.type} after a round of it",
                     "what a loop carries from round to round must keep its type: cast it, or start with the right one",
                 )
 
 
-def _type(value: Any) -> str:
+def type_text(value: Any) -> str:
+    """Return a value's type for a message; a number has the type that Triton would give it."""
     value = unwrap(value)
-    if isinstance(value, Block):
-        return str(value.type)
-    return str(to_block(value).type) if isinstance(value, Number) else type(value).__name__
+    if isinstance(value, tuple):
+        return f"({', '.join(map(type_text, value))})"
+    if isinstance(value, Block | Number):
+        return str(to_block(value).type)
+    return "None" if value is None else type(value).__name__
 
 
 def both(*parts: Callable[[], Any]) -> Any:

@@ -49,7 +49,7 @@ class JITFunction:
             name for name, each in self.signature.parameters.items() if "constexpr" in str(each.annotation)
         }
         self._rewritten: Callable[..., Any] | None = None
-        self._returned: dict[tuple[str, ...], str] = {}
+        self._returned: dict[tuple[Any, ...], str] = {}
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)
@@ -69,8 +69,8 @@ class JITFunction:
 
     def _check_result(self, bound: dict[str, Any], result: Any) -> None:
         """All the returns of a function must have one type; which one runs may differ from program to program."""
-        given = tuple(str(each.type) if isinstance(each, Block) else repr(each) for each in bound.values())
-        shown = _type_text(result)
+        given = tuple((each.dtype, each.shape) if isinstance(each, Block) else repr(each) for each in bound.values())
+        shown = helpers.type_text(result)
         before = self._returned.setdefault(given, shown)
         if before != shown:
             raise WouldNotCompile(f"{self.__name__} returns {before} here and {shown} there: one type is wanted")
@@ -169,22 +169,15 @@ def _grid_of(grid: Any, meta: dict[str, Any]) -> tuple[int, int, int]:
     return int(x), int(y), int(z)
 
 
-def _type_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_type_text, value))})"
-    return str(value.type) if isinstance(value, Block) else helpers._type(value)
-
-
 def _note(kernel: JITFunction, bound: dict[str, Any], arguments: dict[str, Any], options: dict[str, Any]) -> None:
     signature, constants, ones, aligned = {}, {}, [], []
     for name, value in bound.items():
         argument = arguments[name]
         if not isinstance(argument, Block):
             signature[name] = "constexpr"
-            constants[name] = {"dtype": value.name} if isinstance(value, dtype) else value
+            constants[name] = {"dtype": value.signature} if isinstance(value, dtype) else value
             continue
-        kind = argument.dtype
-        signature[name] = kind.names[0] if isinstance(kind, pointer_type) else "u1" if kind is int1 else kind.name
+        signature[name] = argument.dtype.signature
         if isinstance(value, Tensor):
             number: int | None = value.offset * value.element_size()
         else:
