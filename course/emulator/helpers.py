@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from course.emulator import language, logic
+from course.emulator import language, logic, program
 from course.emulator.blocks import Block
 from course.emulator.constants import unwrap
 from course.emulator.dtypes import int1
@@ -41,8 +41,8 @@ def loop(iterable: Any) -> Iterator[Any]:
     if iterable.static:
         yield from iterable
         return
-    frame = sys._getframe(1)
-    before = dict(frame.f_locals)
+    frame, ended = sys._getframe(1), program.current().scopes[-1]
+    before = {name: value for name, value in frame.f_locals.items() if name not in ended}
     for value in iterable:
         yield value
         for name, now in frame.f_locals.items():
@@ -54,6 +54,7 @@ def loop(iterable: Any) -> Iterator[Any]:
                     f"`{name}` is {type_text(was)} before the loop and {now.type} after a round of it",
                     "what a loop carries from round to round must keep its type: cast it, or start with the right one",
                 )
+    ended.update(frame.f_locals.keys() - before.keys())  # what a loop defines first ends with it
 
 
 def type_text(value: Any) -> str:

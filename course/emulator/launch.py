@@ -63,8 +63,15 @@ class JITFunction:
             bound[name] = unwrap(bound[name])
             if isinstance(bound[name], Block):
                 raise WouldNotCompile(f"`{name}` of {self.__name__} is a constexpr, and gets a run-time value")
-        result = self.rewritten()(**bound)
+        result = self._call(bound)
         self._check_result(bound, result)
+        return result
+
+    def _call(self, arguments: dict[str, Any]) -> Any:
+        scopes = program.current().scopes
+        scopes.append(set())
+        result = self.rewritten()(**arguments)
+        scopes.pop()
         return result
 
     def _check_result(self, bound: dict[str, Any], result: Any) -> None:
@@ -102,7 +109,6 @@ class JITFunction:
         try:
             arguments = {name: self._argument(name, value) for name, value in bound.items()}
             _note(self, bound, arguments, chosen)
-            function = self.rewritten()
             memories = {id(each.memory): each.memory for each in bound.values() if isinstance(each, Tensor)}
             for memory in memories.values():
                 memory.stored.clear()
@@ -111,7 +117,7 @@ class JITFunction:
             started = True
             for at_z, at_y, at_x in itertools.product(range(z), range(y), range(x)):
                 launch.program = (at_x, at_y, at_z)
-                if function(**arguments) is not None:
+                if self._call(arguments) is not None:
                     raise WouldNotCompile("a kernel returns nothing: store what it computes")
                 launch.end_program()
         except EmulatorError as error:

@@ -18,6 +18,7 @@ class Launch:
     kernel: str
     grid: Program
     program: Program = (0, 0, 0)
+    scopes: list[set[str]] = field(default_factory=list)  # of each function that runs: names whose loop has ended
     memories: list[Memory] = field(default_factory=list)
 
     def number(self) -> int:

@@ -46,6 +46,7 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [each and ast.Constant(None) for each in tree.args.kw_defaults]
     ast.increment_lineno(tree, first_line - 1)
+    rewriter.check_scopes(tree)
     tree.body = rewriter.statements(tree.body)
     maker = ast.FunctionDef(
         name="__make__",
@@ -102,6 +103,24 @@ class _Rewriter(ast.NodeTransformer):
         spot = Spot(self.name, self.filename, getattr(node, "lineno", 0))
         error.place = f"in {self.name}, {spot.lines()}"
         return error
+
+    def check_scopes(self, tree: ast.FunctionDef) -> None:
+        """What a loop defines first is gone when it ends."""
+        parameters = {each.arg for each in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)}
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        for loop in ast.walk(tree):
+            if not isinstance(loop, ast.For | ast.While) or "static_range" in ast.unparse(getattr(loop, "iter", loop)):
+                continue
+            inside = {id(node) for node in ast.walk(loop)}
+            stored_outside = {each.id for each in names if isinstance(each.ctx, ast.Store) and id(each) not in inside}
+            own = {each.id for each in names if isinstance(each.ctx, ast.Store)} - stored_outside - parameters
+            for each in names:
+                if each.id in own and isinstance(each.ctx, ast.Load) and id(each) not in inside:
+                    raise self.refuse(
+                        each,
+                        f"`{each.id}` is defined within a loop, and ends with it",
+                        "define it before the loop, with the type that the loop gives it",
+                    )
 
     # ---- assignments: a number becomes a run-time scalar ----
 
