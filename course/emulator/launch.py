@@ -69,10 +69,17 @@ class JITFunction:
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         scopes = program.current().scopes
-        scopes.append(set())
-        result = self.rewritten()(**arguments)
-        scopes.pop()
-        return result
+        scopes.append(program.Scope())
+        try:
+            return self.rewritten()(**arguments)
+        except UnboundLocalError as error:
+            name = str(error).split("'")[1]
+            raise WouldNotCompile(
+                f"`{name}` has no value here: it is given one in a branch that was not taken",
+                "give it a value, of the same type, before the branch",
+            ).with_traceback(error.__traceback__) from None
+        finally:
+            scopes.pop()
 
     def _check_result(self, bound: dict[str, Any], result: Any) -> None:
         """All the returns of a function must have one type; which one runs may differ from program to program."""

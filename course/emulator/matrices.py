@@ -122,7 +122,7 @@ def _product_type(kind: dtype, acc: Any, out: dtype | None) -> dtype:
         return int32
     if out.name == "bf16":
         raise WouldNotCompile("tl.dot does not accumulate in bf16: use fp32, and cast the result")
-    if kind is float16:
+    if kind is float16 and out is float16:
         return out
     return float64 if kind is float64 else float32
 

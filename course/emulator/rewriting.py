@@ -8,15 +8,20 @@ word for is refused with the line.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import linecache
 import textwrap
+import types
 from collections.abc import Callable
 from typing import Any
 
-from course.emulator.errors import Spot, WouldNotCompile
+from course.emulator.constants import constexpr
+from course.emulator.dtypes import dtype
+from course.emulator.errors import PACKAGE, Spot, WouldNotCompile
 
 HELPERS = "__emulator__"
+_BUILTINS = {"len", "list", "range", "float", "int", "isinstance", "getattr", "hasattr", "print", "min", "max"}
 
 _REFUSED: dict[type[ast.AST], str] = {
     ast.Break: "`break`", ast.Continue: "`continue`", ast.Try: "`try`", ast.Raise: "`raise`", ast.With: "`with`",
@@ -47,6 +52,7 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
     tree.args.kw_defaults = [each and ast.Constant(None) for each in tree.args.kw_defaults]
     ast.increment_lineno(tree, first_line - 1)
     rewriter.check_scopes(tree)
+    rewriter.check_names(tree, function)
     tree.body = rewriter.statements(tree.body)
     maker = ast.FunctionDef(
         name="__make__",
@@ -79,6 +85,17 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
     return parsed
 
 
+def names_in(statements: list[ast.stmt]) -> list[ast.Name]:
+    return [each for statement in statements for each in ast.walk(statement) if isinstance(each, ast.Name)]
+
+
+def _may_be_global(value: Any) -> bool:
+    if isinstance(value, types.ModuleType | constexpr | dtype):
+        return True
+    home = getattr(value, "__module__", None) or ""
+    return home.rpartition(".")[0] == PACKAGE or type(value).__module__.rpartition(".")[0] == PACKAGE
+
+
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, filename: str, name: str) -> None:
         self.filename = filename
@@ -103,6 +120,30 @@ class _Rewriter(ast.NodeTransformer):
         spot = Spot(self.name, self.filename, getattr(node, "lineno", 0))
         error.place = f"in {self.name}, {spot.lines()}"
         return error
+
+    def check_names(self, tree: ast.FunctionDef, function: Callable[..., Any]) -> None:
+        """A kernel sees its own names, modules, other jit functions, types, and globals that are a tl.constexpr."""
+        own = set(function.__code__.co_varnames)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Name) or node.id in own or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.id in function.__code__.co_freevars:
+                raise self.refuse(
+                    node, f"`{node.id}` belongs to a function around the kernel: define the kernel outside"
+                )
+            if node.id in function.__globals__:
+                if not _may_be_global(function.__globals__[node.id]):
+                    raise self.refuse(
+                        node,
+                        f"a kernel cannot use the global `{node.id}`: it is no tl.constexpr",
+                        f"write {node.id} = tl.constexpr(…), or pass it as a parameter",
+                    )
+            elif node.id not in _BUILTINS:
+                known = hasattr(builtins, node.id)
+                raise self.refuse(
+                    node,
+                    f"Triton has no `{node.id}`: is there a tl.{node.id}?" if known else f"`{node.id}` is not defined",
+                )
 
     def check_scopes(self, tree: ast.FunctionDef) -> None:
         """What a loop defines first is gone when it ends."""
@@ -157,6 +198,22 @@ class _Rewriter(ast.NodeTransformer):
 
     # ---- branches and loops ----
 
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        """After a branch that is decided at run time, what it may have changed must have kept its type."""
+        parts = [{each.id for each in names_in(part) if isinstance(each.ctx, ast.Store)}
+                 for part in (node.body, node.orelse)]  # fmt: skip
+        node.test = self.visit(node.test)
+        node.body, node.orelse = self.statements(node.body), self.statements(node.orelse)
+        if not any(parts):
+            return [node]
+        node.test = self.call("branch", node.test)
+        either, both = parts[0] | parts[1], parts[0] & parts[1]
+        names = [
+            ast.copy_location(ast.Tuple([ast.Constant(name) for name in sorted(each)], ast.Load()), node)
+            for each in (either, both)
+        ]
+        return [node, ast.copy_location(ast.Expr(self.call("joined", *names)), node)]
+
     def visit_For(self, node: ast.For) -> ast.AST:
         if node.orelse:
             raise self.refuse(node, "Triton's compiler does not know `else` after a loop")
@@ -210,8 +267,8 @@ class _Rewriter(ast.NodeTransformer):
         return self.call("negated", node.operand) if isinstance(node.op, ast.Not) else node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """`range`, and `min` and `max` of two, mean Triton's."""
-        if node.id in ("range", "min", "max") and isinstance(node.ctx, ast.Load):
+        """`range`, `print`, and `min` and `max` of two, mean Triton's."""
+        if node.id in ("range", "min", "max", "print") and isinstance(node.ctx, ast.Load):
             helper = ast.Attribute(ast.Name(HELPERS, ast.Load()), f"builtin_{node.id}", ast.Load())
             return ast.copy_location(helper, node)
         return node

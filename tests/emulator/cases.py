@@ -64,7 +64,7 @@ def kernel(a_ptr, b_ptr, c_ptr, floats_ptr, integers_ptr, M: tl.constexpr, N: tl
     b = tl.load(b_ptr + at)
     c = tl.load(c_ptr + at) != 0
 {lines}
-    note(x.dtype)
+    diary.note(x.dtype)
     if x.dtype.is_floating():
         tl.store(floats_ptr + at, x)
     else:
@@ -232,8 +232,8 @@ REDUCTION = """
 def kernel(a_ptr, floats_ptr, integers_ptr, M: tl.constexpr, N: tl.constexpr):
     a = tl.load(a_ptr + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
     x = {expression}
-    note(x.dtype)
-    note(x.shape)
+    diary.note(x.dtype)
+    diary.note(x.shape)
     at = {at}
     if x.dtype.is_floating():
         tl.store(floats_ptr + at, x)
@@ -294,7 +294,7 @@ def kernel(a_ptr, b_ptr, c_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr, K: tl
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
     c = tl.load(c_ptr + at)
     x = {expression}
-    note(x.dtype)
+    diary.note(x.dtype)
     tl.store(out_ptr + at, x)
 """
 

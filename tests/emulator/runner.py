@@ -26,11 +26,16 @@ HEAD = """
 import triton
 import triton.language as tl
 
+import types
+
 noted = []
+diary = types.ModuleType("diary")  # a kernel may call what is in a module, and no function of its own file
 
 def note(what):
     shape = hasattr(what, "__iter__")
     noted.append([int(getattr(each, "value", each)) for each in what] if shape else str(what))
+
+diary.note = note
 
 """
 
