@@ -279,7 +279,7 @@ def _outside(name: str, pointer: Block, through: list[bool] | None) -> NoReturn:
     holds = f"the buffer holds {size} elements, {first} to {last}" if size else "the buffer holds no elements"
     others = f"; {len(wrong)} of {len(places)} elements are outside" if len(places) > 1 else ""
     details = [_element_text(at, pointer.shape, None if laid_out is None else True) + others]
-    if abs(places[at] - buffer.start) > 1 << 29:
+    if places[at] - buffer.start < -(1 << 29):
         details.append(
             "an offset computed in 32 bits wraps around at 2**31: widen the number first, as in block.to(tl.int64)"
         )

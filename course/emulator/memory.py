@@ -11,16 +11,32 @@ from typing import Any
 from course.emulator.dtypes import dtype, dtype_named, round_to
 from course.emulator.errors import not_offered
 
+LARGEST_LIST = 1 << 22  # elements
+
+
+class Sparse(dict[int, Any]):
+    """Numbers of a memory too large to have: a place that nobody has set holds `nothing`."""
+
+    def __init__(self, nothing: Any) -> None:
+        super().__init__()
+        self.nothing = nothing
+
+    def __missing__(self, place: int) -> Any:
+        return self.nothing
+
 
 class Memory:
-    """One allocation: numbers of one type.
+    """One allocation: `size` numbers of one type.
 
     `written` holds a 1 for each element that was written, or is None when all were. `stored` and `storing` belong to
     the launch that runs: which program stored each element, and what the running program has stored.
     """
 
-    def __init__(self, kind: dtype, values: list[Any], written: bytearray | None = None) -> None:
+    def __init__(
+        self, kind: dtype, size: int, values: list[Any] | Sparse, written: bytearray | Sparse | None = None
+    ) -> None:
         self.dtype = kind
+        self.size = size
         self.values = values
         self.written = written
         self.stored: dict[int, int] = {}
@@ -130,15 +146,22 @@ def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
             break
     if any(isinstance(each, list | tuple) for each in flat):
         raise ValueError(f"the lists at depth {len(shape)} are not all of one length")
-    return Tensor(Memory(kind, _as_kind(flat, kind)), shape, contiguous_strides(shape))
+    return Tensor(Memory(kind, len(flat), _as_kind(flat, kind)), shape, contiguous_strides(shape))
 
 
 def unwritten(shape: Sequence[int], dtype: str | dtype = "float32") -> Tensor:
-    """Return a contiguous tensor of memory that nobody has written."""
+    """Return a contiguous tensor of memory that nobody has written.
+
+    It may be as large as a GPU's memory, so that offsets beyond 2³¹ can be tried: only what is written takes room.
+    """
     kind = dtype_named(dtype)
     size = math.prod(shape)
     nothing = math.nan if kind.is_floating() else 0
-    return Tensor(Memory(kind, [nothing] * size, bytearray(size)), shape, contiguous_strides(shape))
+    if size > LARGEST_LIST:
+        memory = Memory(kind, size, Sparse(nothing), Sparse(0))
+    else:
+        memory = Memory(kind, size, [nothing] * size, bytearray(size))
+    return Tensor(memory, shape, contiguous_strides(shape))
 
 
 def view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Tensor:
@@ -150,8 +173,8 @@ def view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int], offset: i
         raise ValueError(f"{len(shape)} sizes and {len(strides)} strides")
     made = Tensor(tensor.memory, shape, strides, tensor.offset + offset)
     low, high = made.extent()
-    if low < 0 or high >= len(tensor.memory.values):
-        raise ValueError(f"a view from {low} to {high} of a memory of {len(tensor.memory.values)} elements")
+    if low < 0 or high >= tensor.memory.size:
+        raise ValueError(f"a view from {low} to {high} of a memory of {tensor.memory.size} elements")
     return made
 
 
