@@ -98,14 +98,17 @@ export class CourseExercise extends HTMLElement {
     const exercise = this.#exercise;
     const bench = this.#bench;
     if (!exercise || !bench || !this.#work || this.#run) return null;
+    if (!exercise.runs_in_page) {
+      bench.fail(`This needs PyTorch, which a page has not: in a clone, python practice/judge.py check ${exercise.id}`);
+      return null;
+    }
     const run = (this.#run = new AbortController());
     bench.start();
     try {
       const report = await runner.check(exercise, this.source, run.signal, (phase: Phase) => bench.tell(phase));
       if (report.status === "pass") this.#say(this.#work.pass());
       bench.show(report);
-      this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: { ...report, exercise: exercise.id } }));
-      this.dispatchEvent(new CustomEvent("course-verdict", { bubbles: true, detail: { exercise: exercise.id, report } }));
+      this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: report }));
       return report;
     } catch (error) {
       bench.fail(...explain(error));
