@@ -125,6 +125,8 @@ class Block:
                 f"a block of shape {list(self.shape)} cannot decide a branch: it has many truth values",
                 "use tl.where to choose element by element, and &, | and ~ in place of and, or and not",
             )
+        if self.buffer is not None:
+            return True  # a pointer that is None is no block
         if self.poison is not None:
             raise PoisonStored("a branch depends on a value that is not defined", f"it is {self.poison[0]}")
         return bool(self.data[0])

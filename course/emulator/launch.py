@@ -14,7 +14,7 @@ from course.emulator.dtypes import dtype, float32, int1, int32, int64, pointer_t
 from course.emulator.errors import EmulatorError, WouldNotCompile, not_offered
 from course.emulator.memory import Tensor
 from course.emulator.operands import constant
-from course.emulator.rewriting import rewrite
+from course.emulator.rewriting import rewrite, source_of
 
 # What a launch may say about how to compile and run, with what Triton takes when it does not.
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "enable_fp_fusion": True}
@@ -43,6 +43,7 @@ class JITFunction:
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
+        self._source = source_of(function)
         self.signature = inspect.signature(function)
         self.arg_names = list(self.signature.parameters)
         self.constants = {
@@ -91,7 +92,7 @@ class JITFunction:
 
     def rewritten(self) -> Callable[..., Any]:
         if self._rewritten is None:
-            self._rewritten = rewrite(self.fn, helpers)
+            self._rewritten = rewrite(self.fn, self._source, helpers)
         return self._rewritten
 
     def _bind(self, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -34,13 +34,22 @@ _REFUSED: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]:
+def source_of(function: Callable[..., Any]) -> str | None:
+    """Return the source of a function, None when it cannot be found. It is read early: the file may change."""
+    linecache.checkcache(function.__code__.co_filename)
+    try:
+        return textwrap.dedent("".join(inspect.getsourcelines(function.__code__)[0]))
+    except (OSError, TypeError):
+        return None
+
+
+def rewrite(function: Callable[..., Any], source: str | None, helpers: object) -> Callable[..., Any]:
     """Return `function` with Triton's meaning. It sees its module's globals as they are when it runs.
 
-    `WouldNotCompile` when its source cannot be found, or holds what Triton has no word for.
+    `WouldNotCompile` without a source, or for one that holds what Triton has no word for.
     """
     code = function.__code__
-    tree = _definition(function)
+    tree = _definition(function, source)
     filename, first_line = code.co_filename, code.co_firstlineno
     rewriter = _Rewriter(filename, function.__name__)
     tree.decorator_list = []
@@ -69,17 +78,13 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
     return result
 
 
-def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
-    filename = function.__code__.co_filename
-    linecache.checkcache(filename)
-    try:
-        lines, _ = inspect.getsourcelines(function.__code__)
-    except (OSError, TypeError):
+def _definition(function: Callable[..., Any], source: str | None) -> ast.FunctionDef:
+    if source is None:
         raise WouldNotCompile(
-            f"the source of {function.__name__} cannot be found in {filename}",
+            f"the source of {function.__name__} cannot be found in {function.__code__.co_filename}",
             "Triton compiles a kernel from its source, which must be in a file",
-        ) from None
-    parsed = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        )
+    parsed = ast.parse(source).body[0]
     if not isinstance(parsed, ast.FunctionDef):
         raise WouldNotCompile(f"@triton.jit wants a function: {function.__name__} is none")
     return parsed

@@ -224,3 +224,27 @@ def test_installing_puts_back_what_was_there() -> None:
     assert sys.modules["triton"] is not before
     emulator.uninstall()
     assert sys.modules.get("triton") is before
+
+
+def test_a_kernel_keeps_the_source_that_it_was_defined_with() -> None:
+    """The judge gives each version of a learner's file the same name."""
+    from course.judge.graft import load_source
+
+    head = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(y_ptr):\n"
+    first = load_source(head + "    tl.store(y_ptr, 1.0)\n", "practice/nowhere.py", "practice.nowhere")
+    second = load_source(head + "    tl.store(y_ptr, 2.0)\n", "practice/nowhere.py", "practice.nowhere")
+    for module, expected in ((first, 1.0), (second, 2.0)):
+        y = emulator.unwritten((1,))
+        module.kernel[(1,)](y)
+        assert y.tolist() == [expected]
+    with pytest.raises(emulator.InvalidAccess, match=r"practice/nowhere.py, line 6:\n      tl.store"):
+        second.kernel[(1,)](emulator.unwritten((0,)))
+
+
+def test_a_kernel_without_a_source_is_refused() -> None:
+    import triton
+
+    space: dict[str, Any] = {"triton": triton}
+    exec("@triton.jit\ndef kernel(y_ptr):\n    pass\n", space)
+    with pytest.raises(emulator.WouldNotCompile, match="the source of kernel cannot be found"):
+        space["kernel"][(1,)](emulator.unwritten((1,)))
