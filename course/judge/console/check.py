@@ -96,7 +96,7 @@ def _judge(
     exercise: Exercise, answer: Answer, progress: Progress, executor: str | None
 ) -> tuple[dict[str, Any], float]:
     start = time.perf_counter()
-    report = judge_answer(exercise, answer, progress, executor)
+    report = judge_answer(exercise, answer, progress, executor, compiling=True)
     return report, time.perf_counter() - start
 
 

@@ -21,8 +21,10 @@ class Standing(NamedTuple):
     message: str = ""
 
 
-def judge_answer(exercise: Exercise, answer: Answer, progress: Progress, executor: str | None = None) -> dict[str, Any]:
-    """Judge an answer now, remember the verdict and return the report.
+def judge_answer(
+    exercise: Exercise, answer: Answer, progress: Progress, executor: str | None = None, *, compiling: bool = False
+) -> dict[str, Any]:
+    """Judge an answer now, remember the verdict and return the report; `compiling`: kernels are compiled, too.
 
     `StartError` when it cannot be run, `NotAvailable` when this machine lacks what it needs. Only the usual executor's
     verdict is remembered.
@@ -35,7 +37,12 @@ def judge_answer(exercise: Exercise, answer: Answer, progress: Progress, executo
         report = Report.of(exercise, [["broken", answer.problem, None]]).as_dict()
         report["next"] = f"python practice/judge.py reset {exercise.id}"
     else:
-        report = judge(exercise, answer.text, executor=executor).as_dict()
+        judged = judge(exercise, answer.text, executor=executor)
+        if compiling:
+            from course.judge.console.compiled import add_to
+
+            add_to(judged, exercise, answer.text)
+        report = judged.as_dict()
     if executor in (None, *exercise.executors[:1]):
         progress.remember(exercise, answer, report)
     return report

@@ -20,7 +20,7 @@ def full_verdict(
     """Return the lines that tell everything about one run. `place` is where to go on writing."""
     lines = [*headline(terminal, exercise, report, seconds), ""]
     if report["status"] == "pass":
-        return lines
+        return lines + _compiled(terminal, report.get("compiled"))
     failed = report["tests"][-1] if report["tests"] and report["message"] is None else None
     if failed is None or report["unfinished"]:
         message = report["message"] if failed is None else failed["message"]
@@ -57,6 +57,15 @@ def headline(terminal: Terminal, exercise: Exercise, report: dict[str, Any], sec
     first, *rest = wrap(f"{exercise.id}: {text}", terminal.width - len(symbol) - 3)
     first = first.replace(exercise.id, terminal.paint(exercise.id, "bold"), 1)
     return [f"{terminal.paint(symbol, style)} {first}", *(f"  {line}" for line in rest)]
+
+
+def _compiled(terminal: Terminal, compiled: dict[str, Any] | None) -> list[str]:
+    """Return what the kernels cost on a GPU, where they were compiled."""
+    if compiled is None:
+        return []
+    from course.judge.console.compiled import lines_of
+
+    return [*_row(terminal, "compiled", "\n".join(lines_of(compiled))), ""]
 
 
 def next_row(terminal: Terminal, action: str) -> list[str]:
