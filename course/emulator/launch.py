@@ -25,9 +25,10 @@ _launches: list[dict[str, Any]] = []
 def launches() -> list[dict[str, Any]]:
     """Return every distinct launch since the last call, as plain data.
 
-    `kernel`: its name. `signature`: each parameter's type as Triton names it, `"*fp16"`, `"i32"`, or `"constexpr"` for
-    a constant and for None. `constants`: the values of those; a type is `{"dtype": "fp16"}`. `ones` and `aligned`: the
-    parameters that are 1, and the integers and addresses divisible by 16. `num_warps`, `num_stages`.
+    `kernel` and `module`: its name, and its file's. `signature`: each parameter's type as Triton names it, `"*fp16"`,
+    `"i32"`, or `"constexpr"` for a constant and for None. `constants`: the values of those; a type is
+    `{"dtype": "fp16"}`. `ones` and `aligned`: the parameters that are 1, and the integers and addresses divisible by 16.
+    `num_warps`, `num_stages`.
     """
     result = list(_launches)
     _launches.clear()
@@ -201,7 +202,8 @@ def _note(kernel: JITFunction, bound: dict[str, Any], arguments: dict[str, Any],
         if number == 1 and not isinstance(value, Tensor):
             ones.append(name)
     launched = {
-        "kernel": kernel.__name__, "signature": signature, "constants": constants, "ones": ones, "aligned": aligned,
+        "kernel": kernel.__name__, "module": kernel.__module__, "signature": signature, "constants": constants,
+        "ones": ones, "aligned": aligned,
         "num_warps": options["num_warps"], "num_stages": options["num_stages"],
     }  # fmt: skip
     if launched not in _launches:

@@ -97,7 +97,8 @@ def _judge(
 ) -> tuple[dict[str, Any], float]:
     start = time.perf_counter()
     report = judge_answer(exercise, answer, progress, executor, compiling=True)
-    return report, time.perf_counter() - start
+    compiling = report.get("compiled", {}).get("seconds", 0.0)
+    return report, time.perf_counter() - start - compiling
 
 
 def _place(exercise: Exercise, answer: Answer) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from course.judge.report import Report
 ROOT = Path(__file__).resolve().parents[3]
 ARCHITECTURE = 90
 TIME_LIMIT = 120.0  # seconds, for all the launches of an exercise
-VARIANTS = 6  # compiled at most: each takes a second or two
+VARIANTS = 4  # compiled at most: each takes a second or two
 # Shared memory that one block may ask for, by compute capability (CUDA C++ Programming Guide, "Technical Specifications
 # per Compute Capability").
 SHARED_LIMIT = {80: 163 << 10, 86: 99 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 120: 99 << 10}
-KEPT = ("kernel", "signature", "constants", "num_warps", "num_stages")
 
 
 def can_compile() -> bool:
@@ -37,11 +37,12 @@ def compile_launches(
 ) -> list[dict[str, Any]]:
     """Compile an answer for its launches, in a process of its own (see `compiling` for what comes back).
 
-    Launches that differ in nothing but which strides are 1 or multiples of 16 are compiled once, at most `VARIANTS` in
-    all. A compiler that does not come to an end, or dies, is an error of the first kernel.
+    Each kernel of the answer's own is compiled once for the types of its arguments, as it was launched last with them,
+    because checks go from small to large; at most `VARIANTS` in all. A compiler that does not come to an end, or dies,
+    is an error of the first kernel.
     """
-    variants = list({json.dumps([launch[name] for name in KEPT]): launch for launch in reversed(launches)}.values())
-    chosen = variants[::-1][:VARIANTS]
+    own = [launch for launch in launches if launch["module"] == f"practice.{module}"]
+    chosen = list({json.dumps([each["kernel"], each["signature"]]): each for each in own}.values())[:VARIANTS]
     if not chosen:
         return []
     request = {"module": module, "symbols": list(symbols), "source": source, "launches": chosen, "arch": arch}
@@ -79,10 +80,12 @@ def add_to(report: Report, exercise: Exercise, source: str) -> None:
     """Compile what the checks launched, where they all passed and Triton is installed, and tell the report."""
     if report.status != "pass" or not report.launches or not can_compile():
         return
+    started = time.perf_counter()
     replies = compile_launches(exercise.module, exercise.symbols, source, report.launches)
     refused = next((reply for reply in replies if "error" in reply), None)
     if refused is None:
-        report.add(["compiled", {"arch": ARCHITECTURE, "kernels": replies}])
+        seconds = time.perf_counter() - started
+        report.add(["compiled", {"arch": ARCHITECTURE, "seconds": seconds, "kernels": replies}])
         return
     report.add(
         [
@@ -96,12 +99,14 @@ def add_to(report: Report, exercise: Exercise, source: str) -> None:
 def lines_of(compiled: dict[str, Any]) -> list[str]:
     """Return what each kernel costs, a sentence each; variants of one cost are told once."""
     told = dict.fromkeys(cost(each) for each in compiled["kernels"])
-    return [*told, f"(compiled for a GPU of compute capability {capability(compiled['arch'])}, which need not be here)"]
+    place = f"for a GPU of compute capability {capability(compiled['arch'])}, which need not be here"
+    return [*told, f"(in {compiled['seconds']:.1f} s, {place})"]
 
 
 def cost(reply: dict[str, Any]) -> str:
     spilled = f"{reply['spilled']} bytes spilled" if reply["spilled"] else "nothing spilled"
-    return f"{_name(reply)}: {reply['registers']} registers, {_kilobytes(reply['shared'])} of shared memory, {spilled}"
+    shared = f"{_kilobytes(reply['shared'])} of shared memory" if reply["shared"] else "no shared memory"
+    return f"{_name(reply)}: {reply['registers']} registers, {shared}, {spilled}"
 
 
 def _name(reply: dict[str, Any]) -> str:
