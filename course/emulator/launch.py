@@ -27,7 +27,7 @@ def launches() -> list[dict[str, Any]]:
 
     `kernel` and `module`: its name, and its file's. `signature`: each parameter's type as Triton names it, `"*fp16"`,
     `"i32"`, or `"constexpr"` for a constant and for None. `constants`: the values of those; a type is
-    `{"dtype": "fp16"}`. `ones` and `aligned`: the parameters that are 1, and the integers and addresses divisible by 16.
+    `{"dtype": "fp16"}`. `ones` and `aligned`: the parameters that are 1, the integers and addresses divisible by 16.
     `num_warps`, `num_stages`.
     """
     result = list(_launches)

@@ -181,12 +181,15 @@ MISTAKES = [
 ]
 
 
+def source_of(mistake: Mistake) -> str:
+    body = "\n".join("    " + line for line in mistake.body.splitlines())
+    return f"{mistake.before}\n@triton.jit\ndef kernel(x_ptr, y_ptr, n, N: tl.constexpr):\n{body}\n"
+
+
 def report(mistake: Mistake, folder: Path) -> str:
     """Return what the emulator says of a mistake, or that it says nothing."""
-    body = "\n".join("    " + line for line in mistake.body.splitlines())
-    source = f"{mistake.before}\n@triton.jit\ndef kernel(x_ptr, y_ptr, n, N: tl.constexpr):\n{body}\n"
     try:
-        kernel = runner.load(source, folder).kernel
+        kernel = runner.load(source_of(mistake), folder).kernel
         kernel[(mistake.grid,)](buffer(mistake.x), buffer(mistake.y), mistake.n, mistake.numbers.get("N", 8))
     except emulator.EmulatorError as error:
         return f"{type(error).__name__}: {error}"

@@ -85,14 +85,15 @@ RIGHT = {
 }
 
 
+def right_source(name: str) -> str:
+    body = "".join(line[4:] + "\n" for line in RIGHT[name].splitlines())
+    head = "SCALE = tl.constexpr(2)\n\n@triton.jit\ndef kernel(x_ptr, y_ptr, n, N: tl.constexpr):\n"
+    return f"{head}    i = tl.arange(0, N)\n{body}"
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_said_of_what_is_right(name: str, tmp_path: Path) -> None:
-    body = "".join(line[4:] + "\n" for line in RIGHT[name].splitlines())
-    source = (
-        "SCALE = tl.constexpr(2)\n\n@triton.jit\ndef kernel(x_ptr, y_ptr, n, N: tl.constexpr):\n"
-        f"    i = tl.arange(0, N)\n{body}"
-    )
-    runner.load(source, tmp_path).kernel[(1,)](reports.buffer("8 floats"), reports.buffer("8 floats"), 8, 8)
+    runner.load(right_source(name), tmp_path).kernel[(1,)](reports.buffer("8 floats"), reports.buffer("8 floats"), 8, 8)
 
 
 def run(source: str, folder: Path, *arguments: Any, grid: Any = (1,), **options: Any) -> None:
