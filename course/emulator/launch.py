@@ -10,7 +10,7 @@ from typing import Any
 from course.emulator import helpers, program
 from course.emulator.blocks import Block, Buffer
 from course.emulator.constants import unwrap
-from course.emulator.dtypes import dtype, float32, int1, int32, int64, pointer_type
+from course.emulator.dtypes import DTYPES, dtype, float32, int1, int32, int64, pointer_type
 from course.emulator.errors import EmulatorError, WouldNotCompile, not_offered
 from course.emulator.memory import Tensor
 from course.emulator.operands import constant
@@ -49,6 +49,11 @@ class JITFunction:
         self.arg_names = list(self.signature.parameters)
         self.constants = {
             name for name, each in self.signature.parameters.items() if "constexpr" in str(each.annotation)
+        }
+        self.types = {
+            name: kind
+            for name, each in self.signature.parameters.items()
+            if (kind := annotated_type(str(each.annotation))) is not None
         }
         self._rewritten: Callable[..., Any] | None = None
         self._returned: dict[tuple[Any, ...], str] = {}
@@ -148,6 +153,8 @@ class JITFunction:
             low, high = value.extent()
             buffer = Buffer(name, value.memory, value.offset, low, high)
             return Block(pointer_type(value.dtype), (), [value.offset], None, None, buffer)
+        if name in self.types and isinstance(value, bool | int | float):
+            return constant(value, self.types[name])
         if isinstance(value, bool):
             return constant(value, int1)
         if isinstance(value, int):
@@ -166,6 +173,12 @@ class JITFunction:
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
+
+
+def annotated_type(annotation: str) -> dtype | None:
+    """Return the type that a parameter's annotation asks for, `tl.int64` or `"i64"`; None where it asks for none."""
+    name = annotation.strip("'\"").rpartition(".")[2]
+    return next((kind for kind in DTYPES if name in kind.names[:2]), None)
 
 
 def jit(function: Any = None, **options: Any) -> Any:
