@@ -10,11 +10,16 @@ from course.judge.exercise import Exercise, load_exercises
 
 
 class Standing(NamedTuple):
-    """`state` is "passed", "red" (started, and not right yet) or "unwritten" (the stub, red on purpose)."""
+    """`state` is "passed", "red" (started, and not right yet) or "unwritten" (the stub, red on purpose).
+
+    Of a red one, `message` says what is wrong, `check` which check found it, and `unfinished` that a part is missing.
+    """
 
     exercise: Exercise
     state: str
     message: str = ""
+    check: str = ""
+    unfinished: bool = False
 
 
 def judge_answer(exercise: Exercise, answer: Answer, progress: Progress) -> dict[str, Any]:
@@ -37,7 +42,8 @@ def standing_of(exercise: Exercise, answer: Answer, progress: Progress) -> Stand
     if not is_started(exercise, answer):
         return Standing(exercise, "unwritten")
     verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
-    return Standing(exercise, "passed" if verdict.status == "pass" else "red", verdict.message)
+    state = "passed" if verdict.status == "pass" else "red"
+    return Standing(exercise, state, verdict.message, verdict.check, verdict.unfinished)
 
 
 def standings(progress: Progress, time_limit: float | None = None) -> list[Standing]:

@@ -1,0 +1,71 @@
+"""Ends a process whose engine hangs, and first says where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from course.assembly import blame
+
+LOOK = 0.05  # seconds between two looks
+ALIVE = 1.0  # seconds between two signs of life
+
+Send = Callable[[str, dict[str, Any]], None]
+
+
+class Watchdog:
+    """Watches the thread that made it.
+
+    `during` is what goes on, in words; it may take `limit` seconds from the last call of `begin` on.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._watched = threading.get_ident()
+        self._deadline: float | None = None
+        self._limit = 0.0
+        self._sequences: Sequence[Any] = ()
+        self.during = "the start"
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @contextlib.contextmanager
+    def watching(self, limit: float, during: str, sequences: Sequence[Any] = ()) -> Iterator[None]:
+        """Watch a block of code. `sequences` are the requests' sequences, in order of the requests' numbers."""
+        self._limit, self._sequences = limit, sequences
+        self.begin(during)
+        try:
+            yield
+        finally:
+            self._deadline = None
+
+    def begin(self, during: str, *, tell: bool = True, extra: float = 0.0) -> None:
+        """Start the clock again for what begins now, with `extra` seconds for it.
+
+        `tell` the parent too, which names it if this process dies of it.
+        """
+        self.during = during
+        self._deadline = time.monotonic() + self._limit + extra
+        if tell:
+            self._send("doing", {"during": during, "requests": []})
+
+    def _watch(self) -> None:
+        said = time.monotonic()
+        while True:
+            time.sleep(LOOK)
+            deadline = self._deadline
+            if deadline is not None and time.monotonic() > deadline:
+                self._report()
+            if time.monotonic() - said > ALIVE:
+                said = time.monotonic()
+                self._send("alive", {})
+
+    def _report(self) -> None:
+        frame = sys._current_frames().get(self._watched)
+        failure = blame.of_hang(frame, self.during, self._limit, self._sequences)
+        self._send("failed", failure._asdict())
+        os._exit(1)
