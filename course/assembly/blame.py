@@ -39,16 +39,16 @@ def of_exception(error: BaseException, during: str, sequences: Sequence[Any]) ->
         "RecursionError": "calls itself without end (RecursionError)",
         "NotImplementedError": "is not written yet",
     }.get(type(error).__name__, f"raised {type(error).__name__}")
-    subject = f"your {function}" if function else f"the engine, in {_where(steps)},"
-    return Failure(part, place, f"{subject} {what}", during, find_requests(steps, sequences), _words(error))
+    return Failure(
+        part, place, f"{_subject(function, steps)} {what}", during, find_requests(steps, sequences), _words(error)
+    )
 
 
 def of_hang(frame: FrameType | None, during: str, limit: float, sequences: Sequence[Any]) -> Failure:
     """Describe where a thread is that did not come back within `limit` seconds."""
     steps = list(traceback.walk_stack(frame))
     part, place, function = find_part(steps)
-    subject = f"your {function}" if function else f"the engine, in {_where(steps)},"
-    what = f"{subject} did not come back within {limit:g} s (an endless loop?)"
+    what = f"{_subject(function, steps)} did not come back within {limit:g} s (an endless loop?)"
     return Failure(part, place, what, during, find_requests(steps, sequences), None)
 
 
@@ -104,6 +104,10 @@ def _part_of(filename: str, qualname: str) -> str | None:
         if (part.module, part.symbol) == (module, top):
             return part.name
     return None
+
+
+def _subject(function: str | None, steps: Frames) -> str:
+    return f"your {function}" if function else f"the engine, in {_where(steps)},"
 
 
 def _where(steps: Frames) -> str:

@@ -40,7 +40,7 @@ class Setup(NamedTuple):
 
 
 class TokenNumbers:
-    """Shows token numbers in the place of text, for a model whose tokens mean nothing or whose tokenizer is not here."""
+    """Shows token numbers in the place of text, for a model whose tokens mean nothing."""
 
     eos_token_id: int | None = None
 

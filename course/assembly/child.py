@@ -6,6 +6,7 @@ learner's part prints can reach them by accident.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -17,6 +18,9 @@ def main(packages: list[str]) -> None:
     """Serve one parent. `packages` are folders of installed packages, which come behind the standard library."""
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # Where Python writes by itself when it dies, or hangs in C code; the parent reads it then.
+    last_words = os.dup(2)
+    faulthandler.enable(last_words)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -36,7 +40,7 @@ def main(packages: list[str]) -> None:
     sys.stdout = sys.stderr = output
     from course.assembly.tasks import Tasks
 
-    tasks = Tasks(send)
+    tasks = Tasks(send, last_words)
     for line in requests:
         tasks.do(json.loads(line))
         output.flush()

@@ -43,6 +43,7 @@ class Generation:
         self._new_tokens = new_tokens
         self._sequences = sequences
         self._last: Step | None = None
+        self._in_use = 0
         needed = sum(blocks_needed(len(prompt) + new_tokens - 1, setup.block_size) for prompt in prompts)
         watchdog.begin("building the engine")
         self.engine = build_engine(setup, blocks or needed, self._observed(setup.assembled.parts))

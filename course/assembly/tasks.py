@@ -23,9 +23,9 @@ START_LIMIT = 900.0  # seconds for what is slow and no part's fault: fetching we
 class Tasks:
     """Holds what one task leaves for the next."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, last_words: int) -> None:
         self._send = send
-        self._watchdog = Watchdog(send)
+        self._watchdog = Watchdog(send, last_words)
         self._setup: Setup | None = None
         self._sequences: list[Any] = []  # those of the engine at work, in order of its requests' numbers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from course.assembly import blame
 
 LOOK = 0.05  # seconds between two looks
 ALIVE = 1.0  # seconds between two signs of life
+GRACE = 2.0  # seconds after which Python's own watchdog speaks, which needs no thread of Python's to run
 
 Send = Callable[[str, dict[str, Any]], None]
 
@@ -21,11 +23,13 @@ Send = Callable[[str, dict[str, Any]], None]
 class Watchdog:
     """Watches the thread that made it.
 
-    `during` is what goes on, in words; it may take `limit` seconds from the last call of `begin` on.
+    `during` is what goes on, in words; it may take `limit` seconds from the last call of `begin` on. A loop in C code
+    may let no other thread run; then the stack is written to the file descriptor `last_words`.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, last_words: int) -> None:
         self._send = send
+        self._last_words = last_words
         self._watched = threading.get_ident()
         self._deadline: float | None = None
         self._limit = 0.0
@@ -42,6 +46,7 @@ class Watchdog:
             yield
         finally:
             self._deadline = None
+            faulthandler.cancel_dump_traceback_later()
 
     def begin(self, during: str, *, tell: bool = True, extra: float = 0.0) -> None:
         """Start the clock again for what begins now, with `extra` seconds for it.
@@ -51,6 +56,7 @@ class Watchdog:
         self.during = during
         self._deadline = time.monotonic() + self._limit + extra
         if tell:
+            faulthandler.dump_traceback_later(self._limit + extra + GRACE, file=self._last_words)
             self._send("doing", {"during": during, "requests": []})
 
     def _watch(self) -> None:

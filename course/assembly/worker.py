@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from course.judge.pipe import lines_of
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
 GRACE = 5.0  # seconds that the child's own watchdog has to name what hangs, before the parent ends the child
 EVENTS_LIMIT = 1 << 30  # bytes that a child may send back
+WORDS_LIMIT = 1 << 20
 
 Event = tuple[str, dict[str, Any]]
 
@@ -63,10 +65,7 @@ class Worker:
 
     def result(self, task: str, **job: Any) -> dict[str, Any]:
         """Ask, and return what "done" brings; the events before it are of no interest."""
-        done: dict[str, Any] = {}
-        for _, done in self.ask(task, **job):
-            pass
-        return done
+        return dict(self.ask(task, **job))["done"]
 
     def _write(self, job: dict[str, Any]) -> None:
         assert self._process.stdin
@@ -78,9 +77,9 @@ class Worker:
         # The child says at least once a second that it is alive, so silence means that not even its watchdog runs.
         line = self._lines.next(self._step_limit + GRACE)
         if line is None:
-            raise self._gone(f"did not come back within {self._step_limit:g} s, and let no other thread run")
+            raise self._gone(f"did not come back within {self._step_limit:g} s (an endless loop?)")
         if not line:
-            raise self._gone(f"ended the process itself{self._ending()}")
+            raise self._gone(f"ended the whole process{self._ending()}")
         try:
             kind, data = json.loads(line)
         except (ValueError, TypeError):
@@ -88,8 +87,21 @@ class Worker:
         return kind, data
 
     def _gone(self, what: str) -> Failed:
-        """Return the failure of a child that can no longer say which part it was in."""
-        return Failed({"part": None, "place": None, "what": what, "interpreter": None, **self._doing})
+        """Return the failure of a child that can no longer say where it was; Python may have written it down."""
+        part, place = None, None
+        found = re.search(r'File "(practice/(\w+)\.py)", line (\d+) in (\S+)', self._last_words())
+        if found:
+            part, place = found[2], f"{found[1]}:{found[3]}"
+            what = f"your {found[4]} {what}"
+        return Failed({"part": part, "place": place, "what": what, "interpreter": None, **self._doing})
+
+    def _last_words(self) -> str:
+        assert self._process.stderr
+        self._process.kill()
+        lines, words = lines_of(self._process.stderr, WORDS_LIMIT), ""
+        while line := lines.next(0.5):
+            words += line.decode("utf-8", "replace")
+        return words
 
     def _ending(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Holds an engine against a `transformers` model over the lengths where paging goes wrong, one comparison after another."""
+"""Holds an engine against a `transformers` model, over the lengths at which paging goes wrong."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def bounds(dtype: str, kv_dtype: torch.dtype) -> tuple[float, float]:
     return INT8_BOUNDS if kv_dtype == torch.int8 else max(BOUNDS[dtype], BOUNDS[str(kv_dtype).removeprefix("torch.")])
 
 
-def hold(
-    engine: Engine, reference: Any, dtype: str, begin: Callable[[str], None] = lambda what: None
-) -> Iterator[Row]:
+def hold(engine: Engine, reference: Any, dtype: str, begin: Callable[[str], None] = lambda what: None) -> Iterator[Row]:
     """Compare prompts of every length in every plan, then a greedy continuation. `begin` hears what comes next.
 
     `dtype` is that of the weights, "float32", "float16" or "bfloat16".

@@ -30,7 +30,7 @@ def run_engine(screen: Terminal, out: Terminal | None, progress: Progress, setti
                 live.show(kind, data)
         finally:
             live.close()
-            screen.write(_texts(screen, live))
+            screen.write(_texts(screen, live) if live.has_begun else [])
             screen.write(block(screen, "printed", printed.rstrip("\n").split("\n")[-12:]))
         screen.write([*_summary(session, summary), ""])
         if out is not None:

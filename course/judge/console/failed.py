@@ -13,14 +13,14 @@ from course.judge.console.verdict import block, row
 def failure_lines(terminal: Terminal, failure: dict[str, Any], found: list[Origin]) -> list[str]:
     """Return the lines about a `blame.Failure`."""
     symbol = terminal.symbol("red")
-    headline = f"{failure['part'] or 'the engine'}: {failure_text(failure)}"
+    headline = f"{failure['part']}: {failure_text(failure)}" if failure["part"] else failure_text(failure)
     first, *rest = wrap(terminal.clean(headline), terminal.width - len(symbol) - 3)
     lines = [f"{terminal.paint(symbol, 'bad')} {first}", *(f"  {line}" for line in rest), ""]
     if failure["place"]:
         lines += row(terminal, "where", failure["place"])
     else:
         mine = [origin.part.name for origin in found if any(piece.used for piece in origin.pieces)]
-        lines += row(terminal, "yours", f"{', '.join(mine) or 'nothing'}; no line of yours was seen running")
+        lines += row(terminal, "yours", f"{', '.join(mine) or 'nothing'} (none of your lines was running)")
     return [*lines, *block(terminal, "Python", (failure["interpreter"] or "").split("\n"))]
 
 

@@ -18,11 +18,13 @@ class Live:
         self._terminal = terminal
         self.texts = list(prompts)
         self.ended: dict[int, str] = {}
+        self.has_begun = False
         self._blocks = 0
         self._height = 0  # lines on the screen that the next ones take the place of
 
     def show(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "started":
+            self.has_begun = True
             self._blocks = data["blocks"]
             self._terminal.write([data["cache"], ""])
         elif kind == "step":

@@ -63,7 +63,9 @@ def open_session(
     """
     absent = missing(packages)
     if absent:
-        raise UsageError(f"Not installed here: {', '.join(absent)}. Install what the engine needs:\n{install_command()}")
+        raise UsageError(
+            f"Not installed here: {', '.join(absent)}. Install what the engine needs:\n{install_command()}"
+        )
     found: list[Origin] = []
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory()) if settings.random else None
@@ -76,7 +78,7 @@ def open_session(
             screen.write(["", *heading(screen, title), "", *table(screen, found), ""])
             yield Session(worker, machine, found, _job(settings, machine, kernels, plan(found, texts), scratch))
         except Refused as refused:
-            raise UsageError(f"The engine was not started: {refused}.") from refused
+            raise UsageError(f"The engine was not started: {str(refused).removesuffix('.')}.") from refused
         except Failed as failed:
             raise Stopped(failed.failure, found) from failed
 

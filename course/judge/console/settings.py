@@ -29,6 +29,7 @@ class Settings(NamedTuple):
     blocks: int | None
     requests: int
     rounds: int
+    output: str | None
     step_limit: float
 
 
@@ -50,6 +51,7 @@ def read_settings(request: Request) -> Settings:
         blocks=_number(values, "--blocks", 0) or None,
         requests=_number(values, "--requests", 8),
         rounds=_number(values, "--rounds", 5),
+        output=values.get("--output"),
         step_limit=request.time_limit or STEP_LIMIT,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course.assembly.parts import Origin, Piece, origins
-from course.judge.console.answers import read_answer
+from course.judge.console.answers import Answer, read_answer
 from course.judge.console.progress import Progress
 from course.judge.console.prose import wrap
 from course.judge.console.standing import standing_of
@@ -16,10 +16,12 @@ def judge_parts(progress: Progress, kernels: str, *, unproven: bool) -> tuple[li
 
     The verdicts are of these very texts: what is run later is what was judged.
     """
-    answers = {}
+    answers: dict[str, Answer] = {}
 
     def judge(exercise: Exercise) -> tuple[bool, bool, str]:
-        answer = answers.setdefault(exercise.module, read_answer(exercise.module))
+        if exercise.module not in answers:
+            answers[exercise.module] = read_answer(exercise.module)
+        answer = answers[exercise.module]
         standing = standing_of(exercise, answer, progress)
         if standing.state == "passed":
             return True, True, ""
@@ -42,7 +44,9 @@ def table(terminal: Terminal, found: list[Origin]) -> list[str]:
     for origin in found:
         name = f"{origin.part.name:<{names}}"
         if not origin.pieces:
-            lines += _row(terminal, name, " " * ids, "unwritten", "dim", "reference (the course has no exercise for it)")
+            lines += _row(
+                terminal, name, " " * ids, "unwritten", "dim", "reference (the course has no exercise for it)"
+            )
         for piece in origin.pieces:
             lines += _row(terminal, name, f"{piece.exercise.id:<{ids}}", *_words(piece))
             name = " " * names
@@ -56,7 +60,11 @@ def _words(piece: Piece) -> tuple[str, str, str]:
     if piece.used:
         return "red", "note", f"yours, unproven: {piece.reason}"
     unwritten = piece.reason.endswith("not written yet")
-    return ("unwritten", "dim", f"reference: {piece.reason}") if unwritten else ("red", "bad", f"reference: yours {piece.reason}")
+    return (
+        ("unwritten", "dim", f"reference: {piece.reason}")
+        if unwritten
+        else ("red", "bad", f"reference: yours {piece.reason}")
+    )
 
 
 def _row(terminal: Terminal, name: str, exercise: str, mark: str, style: str, words: str) -> list[str]:
