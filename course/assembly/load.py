@@ -40,5 +40,6 @@ def _module(name: str, mine: dict[str, Any] | None) -> ModuleType:
     if mine is None:
         return reference
     module = graft.load_source(mine["source"], f"practice/{name}.py", f"practice.{name}")
-    graft.graft(module, reference, mine["symbols"])
+    # A kernel is compiled from its source, so a module of kernels is completed in its source.
+    (graft.graft_source if hasattr(reference, "triton") else graft.graft)(module, reference, mine["symbols"])
     return module

@@ -115,7 +115,6 @@ def plan(found: Iterable[Origin], texts: dict[str, str]) -> dict[str, dict[str, 
         for piece in origin.pieces:
             if piece.used:
                 module = piece.exercise.module
-                entry = modules.setdefault(module, {"source": texts[module], "symbols": [], "needs": ""})
-                entry["needs"] = piece.exercise.needs
+                entry = modules.setdefault(module, {"source": texts[module], "symbols": []})
                 entry["symbols"] = sorted({*entry["symbols"], *piece.exercise.symbols})
     return modules

@@ -26,8 +26,8 @@ ENGINE = ("--model", "--random", "--device", "--dtype", "--kv-dtype", "--block-s
 COMMANDS = {
     "board": Command("", "what is passed, what is red on purpose, what is next; the same as no command"),
     "next": Command("", "the next exercise: its task, and where to write"),
-    "check": Command("[id]", "judge one exercise, or all that you have started", ("--json",)),
-    "watch": Command("[id]", "judge again whenever you save, until Ctrl-C"),
+    "check": Command("[id]", "judge one exercise, or all that you have started", ("--json", "--on")),
+    "watch": Command("[id]", "judge again whenever you save, until Ctrl-C", ("--on",)),
     "hint": Command("[id] [n]", "one hint more, or hint n"),
     "diff": Command("id", "the reference against your answer, once that has passed", ("--give-up",)),
     "reset": Command("id", "put the stub back, and keep a copy of what was there", ("--file",)),
@@ -48,6 +48,7 @@ COMMANDS = {
 }
 OPTIONS = {
     "--json": "check, list, engine, parity, bench: print JSON (check: exercism's results.json, version 3)",
+    "--on WHERE": "check, watch: what runs tensors: emulator (the default), interpreter or gpu; torch or gpu",
     "--give-up": "diff: show the reference although your answer has not passed",
     "--file": "reset: the whole file, with all its exercises",
     "--time-limit S": "seconds that an answer, or a step of an engine, may take, in place of the judge's own limit",
@@ -81,6 +82,7 @@ class Request(NamedTuple):
     options: frozenset[str]
     time_limit: float | None
     file: str | None = None
+    executor: str | None = None
     values: Mapping[str, list[str]] = MappingProxyType({})  # of the options that take one, in the order given
 
 
@@ -116,10 +118,11 @@ def read_arguments(words: Iterable[str]) -> Request:
         return Request("help", None, None, frozenset(), None)
     for option in sorted({*options, *values} - {"--no-color", *COMMANDS[name].options}):
         raise UsageError(f"{name} takes no {option}. {command('help')} shows what it takes.")
+    executor = _executor(values["--on"][-1]) if "--on" in values else None
     exercise, number = _operands(name, names)
     if "file" in COMMANDS[name].takes:
         return Request(name, None, None, frozenset(options), time_limit, file=exercise)
-    return Request(name, exercise, number, frozenset(options), time_limit, values=values)
+    return Request(name, exercise, number, frozenset(options), time_limit, executor=executor, values=values)
 
 
 def _refuse_bare_id(word: str) -> None:
@@ -174,6 +177,15 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 3600:
         raise UsageError(f"--time-limit takes seconds from 0 to 3600, and {text!r} is not that.")
     return seconds
+
+
+def _executor(name: str) -> str:
+    from course.judge.executors import EXECUTORS
+
+    known = list(dict.fromkeys(each for executors in EXECUTORS.values() for each in executors))
+    if name not in known:
+        raise UsageError(f"--on takes one of {', '.join(known)}, and {name!r} is none of them.")
+    return name
 
 
 def _known(typed: str, known: Iterable[str], kind: str) -> str:
