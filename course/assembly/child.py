@@ -29,6 +29,8 @@ def main(packages: list[str]) -> None:
     lock = threading.Lock()  # the watchdog speaks too
 
     def send(kind: str, data: dict[str, Any]) -> None:
+        if kind in ("done", "failed"):
+            output.flush()  # what was printed comes before the end
         line = json.dumps([kind, data])
         with lock:
             replies.write(line + "\n")
@@ -43,7 +45,6 @@ def main(packages: list[str]) -> None:
     tasks = Tasks(send, last_words)
     for line in requests:
         tasks.do(json.loads(line))
-        output.flush()
 
 
 _parent = os.path.dirname

@@ -52,12 +52,20 @@ def engine_parts(kernels: str) -> tuple[EnginePart, ...]:
 
 
 class Piece(NamedTuple):
-    """What one exercise writes of a part. `reason` says why it is not used, or not proven."""
+    """What one exercise writes of a part.
+
+    `state` is that of its `Standing`, `used` says whether the engine has the learner's, and `reason` why it is not
+    proven to be right.
+    """
 
     exercise: Exercise
-    passed: bool
+    state: str
     used: bool
-    reason: str
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.state == "passed"
 
 
 class Origin(NamedTuple):
@@ -76,23 +84,20 @@ class Origin(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         pieces = [
-            {"exercise": each.exercise.id, "passed": each.passed, "used": each.used, "reason": each.reason or None}
+            {"exercise": each.exercise.id, "state": each.state, "used": each.used, "reason": each.reason or None}
             for each in self.pieces
         ]
         return {"part": self.part.name, "whose": self.whose, "exercises": pieces}
 
 
-def origins(kernels: str, judge: Callable[[Exercise], tuple[bool, bool, str]]) -> list[Origin]:
-    """Return every part of the engine with whose it is.
-
-    `judge` says of an exercise whether its checks pass, whether to use the learner's, and why not.
-    """
+def origins(kernels: str, judge: Callable[[Exercise], Piece]) -> list[Origin]:
+    """Return every part of the engine with whose it is. `judge` is asked about each exercise that writes of a part."""
     parts = engine_parts(kernels)
     pieces: dict[EnginePart, list[Piece]] = {part: [] for part in parts}
     for exercise in load_exercises():
         written = parts_of(exercise, parts)
         if written:
-            piece = Piece(exercise, *judge(exercise))
+            piece = judge(exercise)
             for part in written:
                 pieces[part].append(piece)
     return [Origin(part, tuple(pieces[part])) for part in parts]

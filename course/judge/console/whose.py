@@ -6,7 +6,7 @@ from course.assembly.parts import Origin, Piece, origins
 from course.judge.console.answers import Answer, read_answer
 from course.judge.console.progress import Progress
 from course.judge.console.prose import wrap
-from course.judge.console.standing import standing_of
+from course.judge.console.standing import Standing, standing_of
 from course.judge.console.terminal import Terminal
 from course.judge.exercise import Exercise
 
@@ -18,19 +18,15 @@ def judge_parts(progress: Progress, kernels: str, *, unproven: bool) -> tuple[li
     """
     answers: dict[str, Answer] = {}
 
-    def judge(exercise: Exercise) -> tuple[bool, bool, str]:
+    def judge(exercise: Exercise) -> Piece:
         if exercise.module not in answers:
             answers[exercise.module] = read_answer(exercise.module)
         answer = answers[exercise.module]
         standing = standing_of(exercise, answer, progress)
         if standing.state == "passed":
-            return True, True, ""
-        if standing.state == "unwritten":
-            return False, False, "not written yet"
-        if standing.unfinished:
-            return False, False, standing.message
-        reason = f"fails {standing.check}: {standing.message}" if standing.check else standing.message
-        return False, unproven and answer.text is not None, reason
+            return Piece(exercise, "passed", used=True)
+        can_run = bool(standing.check) and not standing.unfinished  # a check ran it, and all of it is written
+        return Piece(exercise, standing.state, unproven and can_run, _reason(standing))
 
     found = origins(kernels, judge)
     return found, {module: answer.text for module, answer in answers.items() if answer.text is not None}
@@ -53,18 +49,22 @@ def table(terminal: Terminal, found: list[Origin]) -> list[str]:
     return [*lines, "", *_count(terminal, found)]
 
 
+def _reason(standing: Standing) -> str:
+    if standing.state == "unwritten":
+        return "not written yet"
+    if standing.state == "unjudged":
+        return f"yours cannot be judged here, {standing.message}"
+    return f"yours fails {standing.check}: {standing.message}" if standing.check else standing.message
+
+
 def _words(piece: Piece) -> tuple[str, str, str]:
     """Return the mark of a piece, its style, and whose it is."""
     if piece.passed:
         return "passed", "good", "yours"
     if piece.used:
-        return "red", "note", f"yours, unproven: {piece.reason}"
-    unwritten = piece.reason.endswith("not written yet")
-    return (
-        ("unwritten", "dim", f"reference: {piece.reason}")
-        if unwritten
-        else ("red", "bad", f"reference: yours {piece.reason}")
-    )
+        return "red", "note", f"unproven: {piece.reason}"
+    mark, style = ("red", "bad") if piece.state == "red" else ("unwritten", "dim")
+    return mark, style, f"reference: {piece.reason}"
 
 
 def _row(terminal: Terminal, name: str, exercise: str, mark: str, style: str, words: str) -> list[str]:
