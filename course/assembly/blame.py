@@ -25,12 +25,12 @@ class Failure(NamedTuple):
     part: str | None
     place: str | None
     what: str
-    during: str
+    when: str
     requests: list[int]
     interpreter: str | None
 
 
-def of_exception(error: BaseException, during: str, sequences: Sequence[Any]) -> Failure:
+def of_exception(error: BaseException, when: str, sequences: Sequence[Any]) -> Failure:
     """Describe an exception that came out of the engine. `sequences` are its requests' in order of their numbers."""
     steps = list(traceback.walk_tb(error.__traceback__))[::-1]
     part, place, function = find_part(steps)
@@ -40,16 +40,16 @@ def of_exception(error: BaseException, during: str, sequences: Sequence[Any]) ->
         "NotImplementedError": "is not written yet",
     }.get(type(error).__name__, f"raised {type(error).__name__}")
     return Failure(
-        part, place, f"{_subject(function, steps)} {what}", during, find_requests(steps, sequences), _words(error)
+        part, place, f"{_subject(function, steps)} {what}", when, find_requests(steps, sequences), _words(error)
     )
 
 
-def of_hang(frame: FrameType | None, during: str, limit: float, sequences: Sequence[Any]) -> Failure:
+def of_hang(frame: FrameType | None, when: str, limit: float, sequences: Sequence[Any]) -> Failure:
     """Describe where a thread is that did not come back within `limit` seconds."""
     steps = list(traceback.walk_stack(frame))
     part, place, function = find_part(steps)
     what = f"{_subject(function, steps)} did not come back within {limit:g} s (an endless loop?)"
-    return Failure(part, place, what, during, find_requests(steps, sequences), None)
+    return Failure(part, place, what, when, find_requests(steps, sequences), None)
 
 
 def find_part(steps: Frames) -> tuple[str | None, str | None, str | None]:

@@ -22,6 +22,8 @@ from solutions.engine import Engine, Parts, Tokenizer
 from solutions.tokenizer import load_tokenizer
 from solutions.weights import CONFIGS, GPT2Config, LayerWeights, Weights, random_weights, read_config, tensor_shapes
 
+WIDE = 512  # a narrower model has too little to share out: on a CPU, more than one thread only gets in its way
+
 
 class Refusal(Exception):
     """The engine cannot be had as it was asked for; no part is at fault."""
@@ -64,7 +66,6 @@ def machine(device: str | None) -> dict[str, Any]:
         "device": device,
         "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
         "versions": {"python": platform.python_version(), "torch": torch.__version__, **_optional_versions()},
-        "threads": torch.get_num_threads(),
     }
 
 
@@ -86,6 +87,8 @@ def set_up(
     assembled = assemble(modules, kernels)
     with refusing():
         config = read_config(folder)
+        if device == "cpu" and config.n_embd < WIDE:
+            torch.set_num_threads(1)
         tokenizer = TokenNumbers(config.vocab_size) if scratch else load_tokenizer(str(folder), config.vocab_size)
         weights = assembled.load_weights(folder, config, getattr(torch, dtype), torch.device(device))
     kv = getattr(torch, kv_dtype) if kv_dtype else None

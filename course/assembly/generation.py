@@ -45,7 +45,7 @@ class Generation:
         self._last: Step | None = None
         self._in_use = 0
         needed = sum(blocks_needed(len(prompt) + new_tokens - 1, setup.block_size) for prompt in prompts)
-        watchdog.begin("building the engine")
+        watchdog.begin("while building the engine")
         self.engine = build_engine(setup, blocks or needed, self._observed(setup.assembled.parts))
         self.tokens: list[list[int]] = [[] for _ in prompts]
         self.step_seconds: list[float] = []
@@ -57,15 +57,15 @@ class Generation:
     def run(self, step_limit: float, eos_token: int | None, *, tell: bool) -> Iterator[dict[str, Any]]:
         """Run to the end and yield what each step did. `tell` has the parent hear of each step as it begins."""
         start = time.perf_counter()
-        with self._watchdog.watching(step_limit, "the first request", self._sequences):
+        with self._watchdog.watching(step_limit, "at the start", self._sequences):
             for number, prompt in enumerate(self._prompts):
-                self._watchdog.begin(f"adding request {number}", tell=tell)
+                self._watchdog.begin(f"while adding request {number}", tell=tell)
                 self.engine.add(prompt, self._new_tokens, eos_token)
             idle = 0
             while self.engine.has_work:
                 number = len(self.step_seconds) + 1
                 is_compiling = self.engine.device.type == "cuda" and number <= COMPILING_STEPS
-                self._watchdog.begin(f"step {number}", tell=tell, extra=COMPILING if is_compiling else 0.0)
+                self._watchdog.begin(f"in step {number}", tell=tell, extra=COMPILING if is_compiling else 0.0)
                 before = time.perf_counter()
                 outputs = self.engine.step()
                 after = time.perf_counter()

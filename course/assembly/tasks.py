@@ -12,6 +12,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from course.assembly import blame
 from course.assembly.build import Refusal, Setup, build_engine, machine, set_up
 from course.assembly.generation import Generation, Texts
@@ -34,12 +36,12 @@ class Tasks:
         task = job.pop("task")
         self._sequences = []
         try:
-            with self._watchdog.watching(START_LIMIT, "the start"):
+            with self._watchdog.watching(START_LIMIT, "at the start"):
                 done = getattr(self, f"_{task}")(**job)
         except Refusal as refusal:
             self._send("refused", {"why": str(refusal)})
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
-            self._send("failed", blame.of_exception(error, self._watchdog.during, self._sequences)._asdict())
+            self._send("failed", blame.of_exception(error, self._watchdog.when, self._sequences)._asdict())
         else:
             self._send("done", done)
 
@@ -50,9 +52,13 @@ class Tasks:
 
     def _assemble(self, step_limit: float, **settings: Any) -> dict[str, Any]:
         start = time.perf_counter()
-        self._watchdog.begin("loading the model")
+        self._watchdog.begin("while loading the model")
         self._setup = set_up(**settings)
-        return {"seconds": time.perf_counter() - start, "vocabulary": self._setup.config.vocab_size}
+        return {
+            "seconds": time.perf_counter() - start,
+            "vocabulary": self._setup.config.vocab_size,
+            "threads": torch.get_num_threads(),
+        }
 
     def _generate(self, step_limit: float, prompts: list[str], new_tokens: int, blocks: int | None) -> dict[str, Any]:
         """Continue texts, with an event a step."""
@@ -96,7 +102,7 @@ class Tasks:
         reference = load_reference(setup.folder, setup.weights.wte.dtype, str(engine.device))
         self._send("started", {"cache": engine.describe(), "blocks": engine.cache.num_blocks})
         agrees = True
-        with self._watchdog.watching(step_limit, "the start"):
+        with self._watchdog.watching(step_limit, "at the start"):
             for row in hold(engine, reference, dtype, self._watchdog.begin):
                 agrees &= row.agrees
                 self._send("compared", asdict(row))

@@ -23,8 +23,9 @@ Send = Callable[[str, dict[str, Any]], None]
 class Watchdog:
     """Watches the thread that made it.
 
-    `during` is what goes on, in words; it may take `limit` seconds from the last call of `begin` on. A loop in C code
-    may let no other thread run; then the stack is written to the file descriptor `last_words`.
+    `when` is what goes on, as the end of a sentence ("in step 3"); it may take `limit` seconds from the last call of
+    `begin` on. A loop in C code may let no other thread run; then Python writes the stack to the file descriptor
+    `last_words`.
     """
 
     def __init__(self, send: Send, last_words: int) -> None:
@@ -34,30 +35,30 @@ class Watchdog:
         self._deadline: float | None = None
         self._limit = 0.0
         self._sequences: Sequence[Any] = ()
-        self.during = "the start"
+        self.when = "at the start"
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextlib.contextmanager
-    def watching(self, limit: float, during: str, sequences: Sequence[Any] = ()) -> Iterator[None]:
+    def watching(self, limit: float, when: str, sequences: Sequence[Any] = ()) -> Iterator[None]:
         """Watch a block of code. `sequences` are the requests' sequences, in order of the requests' numbers."""
         self._limit, self._sequences = limit, sequences
-        self.begin(during)
+        self.begin(when)
         try:
             yield
         finally:
             self._deadline = None
             faulthandler.cancel_dump_traceback_later()
 
-    def begin(self, during: str, *, tell: bool = True, extra: float = 0.0) -> None:
+    def begin(self, when: str, *, tell: bool = True, extra: float = 0.0) -> None:
         """Start the clock again for what begins now, with `extra` seconds for it.
 
         `tell` the parent too, which names it if this process dies of it.
         """
-        self.during = during
+        self.when = when
         self._deadline = time.monotonic() + self._limit + extra
         if tell:
             faulthandler.dump_traceback_later(self._limit + extra + GRACE, file=self._last_words)
-            self._send("doing", {"during": during, "requests": []})
+            self._send("doing", {"when": when, "requests": []})
 
     def _watch(self) -> None:
         said = time.monotonic()
@@ -72,6 +73,6 @@ class Watchdog:
 
     def _report(self) -> None:
         frame = sys._current_frames().get(self._watched)
-        failure = blame.of_hang(frame, self.during, self._limit, self._sequences)
+        failure = blame.of_hang(frame, self.when, self._limit, self._sequences)
         self._send("failed", failure._asdict())
         os._exit(1)

@@ -46,7 +46,7 @@ class Worker:
         self._process = process
         self._step_limit = step_limit
         self._lines = lines_of(process.stdout, EVENTS_LIMIT)
-        self._doing: dict[str, Any] = {"during": "the start", "requests": []}
+        self._doing: dict[str, Any] = {"when": "at the start", "requests": []}
 
     def ask(self, task: str, **job: Any) -> Iterator[Event]:
         self._write({"task": task, "step_limit": self._step_limit, **job})

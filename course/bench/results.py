@@ -53,7 +53,6 @@ def hardware(machine: dict[str, Any]) -> dict[str, Any]:
         "driver": _driver() if machine["gpu"] else None,
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "threads": machine["threads"],
         "system": f"{platform.system()} {platform.machine()}",
         "load_at_end": load,
     }

@@ -141,7 +141,7 @@ def _engine(request: Request, terminal: Terminal, progress: Progress) -> int:
 
                 return run_bench(screen, out, progress, settings)
     except Stopped as stopped:
-        return stopped.tell(screen, out)
+        return stopped.tell(screen, out, command(request.command))
 
 
 def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:

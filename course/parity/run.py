@@ -40,8 +40,9 @@ def bounds(dtype: str, kv_dtype: torch.dtype) -> tuple[float, float]:
 
 
 def hold(engine: Engine, reference: Any, dtype: str, begin: Callable[[str], None] = lambda what: None) -> Iterator[Row]:
-    """Compare prompts of every length in every plan, then a greedy continuation. `begin` hears what comes next.
+    """Compare prompts of every length in every plan, then a greedy continuation.
 
+    `begin` hears before each what it is, as the end of a sentence ("in the comparison of …").
     `dtype` is that of the weights, "float32", "float16" or "bfloat16".
     """
     tolerance, gap = bounds(dtype, engine.cache.dtype)
@@ -51,11 +52,11 @@ def hold(engine: Engine, reference: Any, dtype: str, begin: Callable[[str], None
         tokens = torch.randint(vocabulary, (length,), generator=generator).tolist()
         theirs = record_reference(reference, tokens)
         for plan, chunks in plans(length).items():
-            begin(f"the comparison of {length} tokens ({plan})")
+            begin(f"in the comparison of {length} tokens ({plan})")
             yield _row(compare_plan(engine, theirs, tokens, plan, chunks, tolerance), gap)
     tokens = torch.randint(vocabulary, (GREEDY_PROMPT,), generator=generator).tolist()
     wanted = min(NUM_GREEDY, room - GREEDY_PROMPT)
-    begin(f"the greedy continuation of {GREEDY_PROMPT} tokens")
+    begin(f"in the greedy continuation of {GREEDY_PROMPT} tokens")
     greedy = compare_greedy(engine, reference, tokens, wanted, gap)
     yield Row("greedy", greedy.wanted, greedy.equal, agreed=greedy.agreed, tie=greedy.tie)
 

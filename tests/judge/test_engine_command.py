@@ -128,7 +128,7 @@ def test_a_part_that_fails_in_the_engine_is_named(learner: Learner, failure: str
     printed = in_words(done.stdout)
     assert f"allocate {FAILURES[failure]}" in printed
     assert f"where practice/block_pool.py:{line}" in printed
-    assert "during step " in printed
+    assert " in step " in printed
     head, _, after = done.stdout.partition(FAILURES[failure].split()[0])
     assert "Traceback" not in head
     if "Zero" in FAILURES[failure]:
@@ -149,9 +149,9 @@ def test_the_request_and_the_step_are_named(learner: Learner, request_number: in
     data = json.loads(learner.run(*words).stdout)
     assert data["part"] == "block pool"
     assert data["requests"] == [request_number]
-    assert data["during"] == "step 6"
+    assert data["when"] == "in step 6"
     assert data["message"] == (
-        f"your BlockPool.allocate raised ZeroDivisionError, during step 6, for request {request_number}"
+        f"your BlockPool.allocate raised ZeroDivisionError in step 6, for request {request_number}"
     )
 
 

@@ -1,6 +1,7 @@
 """The parts of an engine, put together and run in this process: what `engine`, `parity` and `bench` have in common."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_a_scheduler_that_plans_nothing_is_stuck() -> None:
     kind, data = child.do("generate", prompts=["Alice"], new_tokens=4, blocks=None)
     assert kind == "failed"
     assert data["interpreter"].endswith("Stuck: 20 steps in a row computed nothing, although requests are open")
-    assert data["during"] == "step 20"
+    assert data["when"] == "in step 20"
 
 
 def test_a_wrong_value_that_breaks_the_reference_is_not_blamed_on_a_line_of_yours() -> None:
@@ -156,6 +157,20 @@ def test_parity_of_the_reference() -> None:
     kind, data = child.do("parity", dtype="float32")
     assert (kind, data["agrees"]) == ("done", True)
     assert child.of_kind("compared")[-1]["agreed"] == 64
+
+
+def test_a_round_counts_from_the_arrival_by_a_clock_that_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BM13: the time in the queue is part of the time to the first token. BM15: the wall clock is not asked."""
+    monkeypatch.setattr(time, "time", lambda: -1e9 * time.perf_counter())
+    child = Child()
+    child.assemble()
+    kind, data = child.do("round", prompts=[[1] * 20, [2] * 20], new_tokens=6, blocks=2)  # one request at a time
+    assert kind == "done"
+    assert [len(tokens) for tokens in data["tokens"]] == [6, 6]
+    assert len(data["step_seconds"]) == 12
+    first, second = data["first_token_seconds"]
+    assert 0 < first < sum(data["step_seconds"][:6]) < second < data["seconds"]
+    assert sum(data["step_seconds"]) < data["seconds"]
 
 
 def test_text_comes_in_whole_characters() -> None:

@@ -47,16 +47,16 @@ COMMANDS = {
     "help": Command("", "this text"),
 }
 OPTIONS = {
-    "--json": "check, list, engine, parity, bench: print JSON (check: exercism's results.json, version 3)",
+    "--json": "check, list, engine, parity, bench: print JSON (check: as exercism's results.json)",
     "--on WHERE": "check, watch: what runs tensors: emulator (the default), interpreter or gpu; torch or gpu",
     "--give-up": "diff: show the reference although your answer has not passed",
     "--file": "reset: the whole file, with all its exercises",
-    "--time-limit S": "seconds that an answer, or a step of an engine, may take, in place of the judge's own limit",
+    "--time-limit S": "seconds that an answer, or a step of an engine, may take, in place of the usual limit",
     "--no-color": "no colours; so does NO_COLOR, and FORCE_COLOR asks for them",
 }
 ENGINE_OPTIONS = {
     "--model NAME": "a folder, or a name on the Hugging Face hub; the course's small model unless given",
-    "--random": "the model's sizes with random weights: a folder with a config.json, or gpt2 … gpt2-xl",
+    "--random": "the sizes of a model and random weights: a folder with a config.json, or gpt2 to gpt2-xl",
     "--device NAME": "cpu or cuda; a GPU where there is one unless given",
     "--dtype NAME": "of the weights: float32, float16 or bfloat16",
     "--kv-dtype NAME": "of the KV cache: the same, or int8",
@@ -138,7 +138,7 @@ def find_id(typed: str, ids: Iterable[str]) -> str:
 
 
 def help_lines() -> list[str]:
-    width = max(len(name) for name in [*OPTIONS, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
+    width = max(len(name) for name in [*_ALL, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
     lines = ["", f"{command()} [command]", ""]
     lines += [f"  {f'{name} {each.takes}':<{width}}{each.does}" for name, each in COMMANDS.items()]
     lines += ["", *(f"  {name:<{width}}{text}" for name, text in OPTIONS.items())]

@@ -13,6 +13,7 @@ from course.bench.results import record
 from course.bench.rounds import Disagreement, Measured, Round, Spread, measure
 from course.bench.workload import Workload, make_workload
 from course.judge.console.arguments import UsageError
+from course.judge.console.invocation import command
 from course.judge.console.packages import ENGINE
 from course.judge.console.progress import Progress
 from course.judge.console.prose import sentence
@@ -42,7 +43,7 @@ def run_bench(screen: Terminal, out: Terminal | None, progress: Progress, settin
     _refuse_bad_output(settings.output)
     with open_session(screen, progress, settings, TITLE, ENGINE) as session:
         if not session.uses_mine:
-            text = "Nothing to measure yet: no part of the engine is yours."
+            text = f"Nothing to measure yet: no part of the engine is yours. {command('next')} shows what to write."
             return _give_up(screen, out, session, text)
         with working(settings.step_limit) as worker:
             worker.result("look", device=session.machine["device"], interpret=settings.interpret)
@@ -57,7 +58,7 @@ def run_bench(screen: Terminal, out: Terminal | None, progress: Progress, settin
                 measured = measure(systems, workload, settings.rounds, _progress(screen))
             except Disagreement as error:
                 return _give_up(screen, out, session, f"Not timed: {error}.")
-        details = _details(session, settings, {REFERENCE: theirs["seconds"], YOURS: mine["seconds"]})
+        details = _details(session, settings, {REFERENCE: theirs, YOURS: mine})
         results = record(measured, workload, session.machine, details)
         screen.write(["", *_table(measured), "", *sentence(screen, _verdict(results, workload)), ""])
         if settings.output:
@@ -68,7 +69,8 @@ def run_bench(screen: Terminal, out: Terminal | None, progress: Progress, settin
     return 0
 
 
-def _details(session: Session, settings: Settings, load_seconds: dict[str, float]) -> dict[str, dict[str, Any]]:
+def _details(session: Session, settings: Settings, assembled: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what is known of each system besides its times; `assembled` is what its worker said of it."""
     parts = {REFERENCE: None, YOURS: [origin.as_dict() for origin in session.found]}
     return {
         name: {
@@ -79,9 +81,10 @@ def _details(session: Session, settings: Settings, load_seconds: dict[str, float
             "block_size": settings.block_size,
             "kernels": session.job["kernels"],
             "parts": parts[name],
-            "load_seconds": seconds,
+            "load_seconds": done["seconds"],
+            "threads": done["threads"],
         }
-        for name, seconds in load_seconds.items()
+        for name, done in assembled.items()
     }
 
 

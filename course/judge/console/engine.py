@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from course.judge.console.invocation import command
 from course.judge.console.live import Live
 from course.judge.console.packages import ENGINE
 from course.judge.console.progress import Progress
@@ -11,7 +12,7 @@ from course.judge.console.prose import wrap
 from course.judge.console.session import Session, open_session, print_json
 from course.judge.console.settings import Settings
 from course.judge.console.terminal import Terminal
-from course.judge.console.verdict import block
+from course.judge.console.verdict import block, next_row
 
 TITLE = "The engine, and whose its parts are"
 
@@ -32,7 +33,7 @@ def run_engine(screen: Terminal, out: Terminal | None, progress: Progress, setti
             live.close()
             screen.write(_texts(screen, live) if live.has_begun else [])
             screen.write(block(screen, "printed", printed.rstrip("\n").split("\n")[-12:]))
-        screen.write([*_summary(session, summary), ""])
+        screen.write([*_summary(session, summary), "", *next_row(screen, command("parity")), ""])
         if out is not None:
             print_json(out, _as_dict(session, settings, live, summary))
     return 0

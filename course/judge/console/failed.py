@@ -28,4 +28,4 @@ def failure_text(failure: dict[str, Any]) -> str:
     """Return what happened, when and for whom, as one sentence without a full stop."""
     requests = failure["requests"]
     whom = f", for request{'s' if len(requests) > 1 else ''} {', '.join(map(str, requests))}" if requests else ""
-    return f"{failure['what']}, during {failure['during']}{whom}"
+    return f"{failure['what']} {failure['when']}{whom}"

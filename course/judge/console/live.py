@@ -21,13 +21,14 @@ class Live:
         self.has_begun = False
         self._blocks = 0
         self._height = 0  # lines on the screen that the next ones take the place of
+        self._last_status = ""
 
     def show(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "started":
-            self.has_begun = True
             self._blocks = data["blocks"]
             self._terminal.write([data["cache"], ""])
         elif kind == "step":
+            self.has_begun = True
             for request, text in data["text"].items():
                 self.texts[int(request)] += text
             self.ended |= {int(request): why for request, why in data["finished"].items()}
@@ -36,19 +37,24 @@ class Live:
     def close(self) -> None:
         """Leave the screen to what comes next."""
         if self._height:
-            self._terminal.write([""])
+            self._terminal.rewrite([self._last_status], self._height)
         self._height = 0
 
     def _write(self, step: dict[str, Any]) -> None:
         if not self._terminal.can_rewrite:
             self._terminal.write([self._cut(f"{self._status(step)}  {_pieces(step, self._terminal)}")])
             return
-        running = sorted({request for request, _ in step["batch"]})[:SHOWN]
-        lines = [self._text_line(request) for request in running]
-        lines += [""] * (self._height - 1 - len(lines))  # as high as before, or the screen jumps
-        lines.append(self._cut(self._status(step)))
+        self._last_status = self._cut(self._status(step))
+        lines = [*(self._text_line(request) for request in self._shown(step)), "", self._last_status]
         self._terminal.rewrite(lines, self._height)
         self._height = len(lines)
+
+    def _shown(self, step: dict[str, Any]) -> list[int]:
+        """Return the requests to show: all where there is room, else those that run. Always as many."""
+        others = [request for request in range(len(self.texts)) if request not in self.ended]
+        running = [request for request, _ in step["batch"]]
+        order = dict.fromkeys([*running, *others, *range(len(self.texts))])
+        return sorted(list(order)[:SHOWN])
 
     def _status(self, step: dict[str, Any]) -> str:
         """Return one line: the step, the pool, and what the step computes."""
@@ -73,7 +79,7 @@ class Live:
 
 
 def _s(number: int) -> str:
-    return " " if number == 1 else "s"
+    return "" if number == 1 else "s"
 
 
 def _pieces(step: dict[str, Any], terminal: Terminal) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from course.judge.console.invocation import command
 from course.judge.console.packages import PARITY
 from course.judge.console.progress import Progress
 from course.judge.console.prose import wrap
 from course.judge.console.session import open_session, print_json
 from course.judge.console.settings import Settings
 from course.judge.console.terminal import Terminal
+from course.judge.console.verdict import next_row
 from course.parity.text import HEADING, row_text
 
 TITLE = "The engine against Hugging Face, and whose its parts are"
@@ -28,6 +30,8 @@ def run_parity(screen: Terminal, out: Terminal | None, progress: Progress, setti
                 screen.write(_row(screen, data))
         agrees = bool(rows) and all(row["agrees"] for row in rows)
         screen.write(["", _verdict(screen, agrees=agrees), ""])
+        if agrees:
+            screen.write([*next_row(screen, command("bench" if session.uses_mine else "next")), ""])
         if out is not None:
             parts = [origin.as_dict() for origin in session.found]
             print_json(out, {"status": "pass" if agrees else "fail", "parts": parts, "comparisons": rows})

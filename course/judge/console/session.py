@@ -17,6 +17,7 @@ from course.judge.console.progress import Progress
 from course.judge.console.prose import heading
 from course.judge.console.settings import Settings
 from course.judge.console.terminal import Terminal
+from course.judge.console.verdict import next_row
 from course.judge.console.whose import judge_parts, table
 
 
@@ -44,9 +45,12 @@ class Stopped(Exception):
         self.failure = failure
         self.found = found
 
-    def tell(self, screen: Terminal, out: Terminal | None) -> int:
-        """Say what happened, to people on `screen` and as JSON to `out`; return the exit status."""
-        screen.write(["", *failure_lines(screen, self.failure, self.found), ""])
+    def tell(self, screen: Terminal, out: Terminal | None, again: str) -> int:
+        """Say what happened, to people on `screen` and as JSON to `out`; return the exit status.
+
+        `again` is the command to run again, once the part is mended.
+        """
+        screen.write(["", *failure_lines(screen, self.failure, self.found), *next_row(screen, again), ""])
         if out is not None:
             parts = [origin.as_dict() for origin in self.found]
             print_json(out, {"status": "fail", "message": failure_text(self.failure), "parts": parts, **self.failure})
