@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.judge.learner import Learner
 
@@ -277,3 +278,22 @@ def test_random_weights_need_a_config_alone(learner: Learner) -> None:
     done = learner.run("engine", "--random", "--model", "only-a-config", "--json", *SHORT)
     assert done.returncode == 0
     assert all(0 <= int(number) < 300 for text in texts(json.loads(done.stdout)) for number in text.split())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_three_commands_on_a_gpu(learner: Learner) -> None:
+    """Kernels are compiled in the first steps, which no watchdog takes for a hang."""
+    learner.solve("block_pool")
+    learner.solve("block_table")
+    done = learner.run(
+        "engine", "--json", "--device", "cuda", "--dtype", "float16", "--time-limit", "20", *SHORT, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["machine"]["gpu"]
+    assert learner.run("parity", "--device", "cuda", timeout=300).returncode == 0
+    done = learner.run("bench", "--device", "cuda", "--random", "--output", "results.json", timeout=300)
+    assert done.returncode == 0, done.stdout
+    hardware = json.loads((learner.folder / "results.json").read_text("utf-8"))["hardware"]
+    assert hardware["gpu"]
+    assert hardware["driver"]

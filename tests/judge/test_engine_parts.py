@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from course.assembly import parts
 from course.assembly.tasks import Tasks
@@ -171,6 +172,41 @@ def test_a_round_counts_from_the_arrival_by_a_clock_that_is_not_set_back(monkeyp
     first, second = data["first_token_seconds"]
     assert 0 < first < sum(data["step_seconds"][:6]) < second < data["seconds"]
     assert sum(data["step_seconds"]) < data["seconds"]
+
+
+KERNELS = {
+    module: {"source": reference_source(module), "symbols": [symbol]}
+    for module, symbol in (("triton_slot_write", "write_kv"), ("triton_attention", "paged_attention"))
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_learners_kernels_run_on_a_gpu() -> None:
+    """They are loaded from the text of their files, and give the tokens that PyTorch gives on the CPU."""
+    texts = []
+    for device, kernels, modules in (("cpu", "torch", {}), ("cuda", "triton", KERNELS)):
+        child = Child()
+        child.do("assemble", modules=modules, kernels=kernels, **SETTINGS | {"device": device})
+        kind, data = child.do("generate", prompts=["Alice was ", "The Queen said "], new_tokens=40, blocks=None)
+        assert kind == "done", data
+        texts.append("".join(str(step["text"]) for step in child.of_kind("step")))
+    assert texts[0] == texts[1]
+    kind, data = child.do("parity", dtype="float32")
+    assert (kind, data["agrees"]) == ("done", True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_kernel_that_fails_on_a_gpu_is_named() -> None:
+    child = Child()
+    source = reference_source("triton_attention").replace("    return out\n", "    return out + 1 / 0\n")
+    assert "1 / 0" in source
+    modules = {"triton_attention": {"source": source, "symbols": ["paged_attention"]}}
+    child.do("assemble", modules=modules, kernels="triton", **SETTINGS | {"device": "cuda"})
+    kind, data = child.do("generate", prompts=["Alice was ", "The Queen said "], new_tokens=4, blocks=None)
+    assert (kind, data["part"], data["requests"], data["when"]) == ("failed", "attention", [0, 1], "in step 1")
+    assert data["what"] == "your paged_attention raised ZeroDivisionError"
 
 
 def test_text_comes_in_whole_characters() -> None:
