@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 WATCHED_BLOCKS = 16  # larger pools are not drawn block by block
+LOOKS_AT = ("BlockPool.num_free", "BlockPool.ref_count")  # what a look calls, and a learner may have written
 
 
 def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[str, Any]] | None:

@@ -148,7 +148,13 @@ def test_a_lost_run_is_reported_from_its_events() -> None:
     report = json.loads(page.lost("block-pool", json.dumps(posted[: upto + 2]), "timeout"))
     assert report["status"] == "fail"
     assert [test["status"] for test in report["tests"]] == ["pass", "pass", "pass", "pass", "fail"]
-    assert report["tests"][-1]["message"] == "pool.allocate(2) did not end within 2 s (an endless loop?)"
+    assert report["tests"][-1]["message"] == (
+        "pool.allocate(2) did not end within 2 s (an endless loop?)\n"
+        "Each call is followed by a look at num_free and ref_count: it may be in one of these."
+    )
+    first = find_exercise("fork").checks[0].name  # a fork's learner has written nothing that a look calls
+    elsewhere = json.loads(page.lost("fork", json.dumps([[["check", first]]]), "timeout"))
+    assert elsewhere["tests"][-1]["message"] == "the check did not end within 2 s (an endless loop?)"
     assert json.loads(page.lost("block-pool", "[]", "stopped"))["status"] == "error"
 
 
