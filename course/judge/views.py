@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,4 +20,15 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "blocks": list(value.blocks),
             "num_tokens": value.num_tokens,
         }
+    if class_name == "OnlineSoftmax":
+        return lambda: {
+            "maximum": _number(value.maximum),
+            "total": _number(value.total),
+            "accumulator": [_number(number) for number in value.accumulator],
+        }
     return None
+
+
+def _number(value: Any) -> Any:
+    """Return a number that JSON knows as it is, and -inf and NaN in words."""
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
