@@ -24,7 +24,7 @@ def test_the_exercises_are_there_in_course_order() -> None:
     assert [exercise.id for exercise in load_exercises()] == [
         *("kv-bytes", "utilization", "concurrency"),
         *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
-        *("kv-write-gather", "online-softmax", "paged-attention"),
+        *("kv-write-gather", "online-softmax", "paged-attention", "paged-attention-torch"),
     ]
 
 
@@ -140,6 +140,14 @@ def test_one_exercise_does_not_fail_for_anothers_mistake() -> None:
     source = reference_source("block_table").replace("self.num_tokens += num_new", "self.num_tokens -= num_new")
     verdicts = {each.id: report_of(each, source)["status"] for each in load_exercises() if each.module == "block_table"}
     assert verdicts == {"block-table": "fail", "slot-mapping": "pass", "fork": "pass", "copy-on-write": "fail"}
+
+
+def test_a_helper_of_ones_own_may_be_called_as_one_of_the_reference_s() -> None:
+    """The reference has a `_dot` too, which takes other arguments."""
+    source = reference_source("scalar_attention").replace("scale * _dot(query, key)", "_dot(scale, query, key)")
+    source = source.replace("def _dot(a: Vector, b: Vector)", "def _dot(scale: float, a: Vector, b: Vector)")
+    source = source.replace("return sum(x * y", "return scale * sum(x * y")
+    assert report_of(find_exercise("paged-attention"), source)["status"] == "pass"
 
 
 def test_a_lost_run_is_reported_from_its_events() -> None:
