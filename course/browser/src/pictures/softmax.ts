@@ -47,6 +47,7 @@ class Picture {
       this.#steps.root,
       this.#words,
       this.#blocks,
+      h("p", { class: "softmax-note" }, "In each column: position, share of the weight, score, value."),
       this.#sums,
       legend(["held", "share of the weight so far"], ["idle", "not seen by this query"], ["free", "a slot never written"]),
     );
@@ -214,7 +215,10 @@ function runWords({ call }: Step, failure: Trace["failure"]): string[] {
 function chapterRows(story: Story, step: number): [term: string, text: string][] {
   const [before, now] = [story.steps[Math.max(0, step - 1)]!.sums, story.steps[step]!.sums];
   const whole = written(resultOf(story.steps.at(-1)!.sums));
-  if (step === 0) return plainRows(NOTHING, NOTHING, whole);
+  if (step === 0) {
+    const [maximum, ...sums] = plainRows(NOTHING, NOTHING);
+    return [maximum!, ["rescale", "nothing yet"], ...sums, ["in two passes", whole]];
+  }
   const keys = story.blocks[step - 1]!.keys.filter(({ score }) => score !== null);
   const weights = keys.map(({ score }) => Math.exp(score! - now.maximum));
   const values = keys.map(({ value }, index) => weights[index]! * Number(value));
@@ -231,7 +235,7 @@ function chapterRows(story: Story, step: number): [term: string, text: string][]
 }
 
 /** The sums as they are, where the arithmetic is a learner's. */
-function plainRows(before: Sums, now: Sums, whole?: string): [term: string, text: string][] {
+function plainRows(before: Sums, now: Sums): [term: string, text: string][] {
   const moved = (was: string, is: string) => (was === is ? is : `${was} → ${is}`);
   const vector = (numbers: readonly number[]) => numbers.map(written).join(", ");
   return [
@@ -239,7 +243,6 @@ function plainRows(before: Sums, now: Sums, whole?: string): [term: string, text
     ["total", moved(written(before.total), written(now.total))],
     ["accumulator", moved(vector(before.accumulator), vector(now.accumulator))],
     ["result so far", now.total === 0 ? "no key yet" : now.accumulator.map((number) => written(number / now.total)).join(", ")],
-    ...(whole === undefined ? [] : ([["in two passes", whole]] as [string, string][])),
   ];
 }
 
