@@ -100,9 +100,9 @@ def softmax() -> Picture:
 
 def _sums(query: float, position: int, block_size: int) -> list[Picture]:
     softmax = OnlineSoftmax(1)
-    sums = []
+    sums: list[Picture] = []
     for first in range(0, position + 1, block_size):
-        seen = slice(first, min(first + block_size, position + 1))
-        softmax.add([query * key for key in KEYS[seen]], [[float(value)] for value in VALUES[seen]])
+        seen = range(first, min(first + block_size, position + 1))
+        softmax.add([query * KEYS[each] for each in seen], [[float(VALUES[each])] for each in seen])
         sums.append({"maximum": softmax.maximum, "total": softmax.total, "accumulator": list(softmax.accumulator)})
     return sums

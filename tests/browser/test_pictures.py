@@ -32,7 +32,7 @@ def open_picture(visit, tag: str) -> Locator:
 
 
 def set_slider(drawn: Locator, label: str, value: int) -> None:
-    drawn.get_by_label(label).evaluate(
+    drawn.get_by_role("slider", name=label).evaluate(
         "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', {bubbles: true})); }", value
     )
 
