@@ -30,5 +30,7 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
 
 
 def _number(value: Any) -> Any:
-    """Return a number that JSON knows as it is, and -inf and NaN in words."""
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.10g}") if math.isfinite(value) else str(value)
