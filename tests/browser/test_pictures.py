@@ -384,7 +384,9 @@ def test_a_right_softmax_can_be_played_whole(visit):
         last = int(drawn.get_by_role("slider", name="Step").get_attribute("max"))
         for step in range(last + 1):
             set_slider(drawn, "Step", step)
-            assert not re.search("wrong|undefined|NaN", drawn.locator(".softmax-words").inner_text())
+            words = drawn.locator(".softmax-words").inner_text()
+            assert not re.search("wrong|undefined|NaN", words)
+            assert ("Before the first call." in words) == (step == 0)
         shown = sums_shown(drawn)
         assert shown["result so far"] == "no key yet" or re.match(r"−?\d", shown["result so far"])
     drawn.get_by_label("What to play").select_option("0")

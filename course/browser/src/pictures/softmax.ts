@@ -132,7 +132,7 @@ class Picture {
     const story = this.#story;
     const [now, before] = [story.steps[step]!, story.steps[step - 1]];
     const failed = story.failure !== null && step === story.steps.length - 1;
-    const sentences = now.call ? runWords(now, failed ? story.failure : null) : chapterWords(story, step);
+    const sentences = this.#trace ? runWords(now, failed ? story.failure : null) : chapterWords(story, step);
     const [first, ...rest] = sentences;
     this.#words.replaceChildren(h("strong", {}, first ?? ""), rest.length > 0 ? ` ${rest.join(" ")}` : "");
     this.#words.classList.toggle("is-wrong", failed);
@@ -207,8 +207,9 @@ function chapterWords(story: Story, step: number): string[] {
 
 function runWords({ call }: Step, failure: Trace["failure"]): string[] {
   if (failure) return [`Here it goes wrong: ${failure.message}`, ...(failure.expected === null ? [] : [`Expected: ${failure.expected}`])];
-  const outcome = call!.raised ? `raised ${call!.raised}.` : call!.returned && call!.returned !== "None" ? `gave ${call!.returned}.` : "";
-  return [call!.call, ...(outcome ? [outcome] : [])];
+  if (!call) return ["Before the first call."];
+  if (call.raised) return [call.call, `raised ${call.raised}.`];
+  return call.returned && call.returned !== "None" ? [call.call, `gave ${call.returned}.`] : [call.call];
 }
 
 /** The sums with the arithmetic of the step. */
