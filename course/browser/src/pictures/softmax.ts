@@ -5,7 +5,7 @@ import type { Report } from "../exercise";
 import { calm, counted, legend, listed, Slider, StepControls } from "./pieces";
 import type { Draw } from "./picture";
 import { type Block, BLOCK_SIZES, chapterStory, DATA, isSoftmaxRun, type Key, NOTHING, runStory, type Step, type Story, type Sums } from "./softmax-story";
-import { type Trace, tracesOf } from "./trace";
+import { outcome, type Trace, tracesOf } from "./trace";
 
 export const draw: Draw = (host) => {
   const picture = new Picture(host);
@@ -208,8 +208,9 @@ function chapterWords(story: Story, step: number): string[] {
 function runWords({ call }: Step, failure: Trace["failure"]): string[] {
   if (failure) return [`Here it goes wrong: ${failure.message}`, ...(failure.expected === null ? [] : [`Expected: ${failure.expected}`])];
   if (!call) return ["Before the first call."];
-  if (call.raised) return [call.call, `raised ${call.raised}.`];
-  return call.returned && call.returned !== "None" ? [call.call, `gave ${call.returned}.`] : [call.call];
+  const result = outcome(call);
+  if (result === "" || result === "None") return [call.call];
+  return [call.call, result === call.returned ? `gave ${result}.` : `${result}.`];
 }
 
 /** The sums with the arithmetic of the step. */
