@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from course.judge import spawn
 from course.judge.exercise import Exercise
+from course.judge.pipe import lines_of
 from course.judge.remote import Lost
 from course.judge.report import Report
 from course.judge.run import run_checks
@@ -31,10 +31,9 @@ class ProcessChannel:
 
     def __init__(self, process: subprocess.Popen[bytes], time_limit: float, memory_limit: int) -> None:
         self.on_output: Callable[[str], None] = lambda text: None
+        assert process.stdout
         self._process = process
-        self._lines: SimpleQueue[bytes] = SimpleQueue()
-        # A thread reads, because waiting on a pipe with a limit is not portable.
-        threading.Thread(target=self._read, daemon=True).start()
+        self._lines = lines_of(process.stdout, REPLY_LIMIT)
         self._deadline = time.monotonic() + START_LIMIT
         self._write(b"%d\n" % memory_limit)
         try:
@@ -65,10 +64,9 @@ class ProcessChannel:
     def _receive(self, wanted: str) -> Any:
         while True:
             left = self._deadline - time.monotonic()
-            try:
-                line = self._lines.get(timeout=max(left, 0.001))
-            except Empty:
-                raise Lost("timeout") from None
+            line = self._lines.next(max(left, 0.001))
+            if line is None:
+                raise Lost("timeout")
             if not line:
                 raise self._ended()
             if left <= 0:
@@ -81,16 +79,6 @@ class ProcessChannel:
                 return data
             if kind == "output":
                 self.on_output(data)
-
-    def _read(self) -> None:
-        """Queue the lines that come; then, or after more than any answer may send, an empty one."""
-        assert self._process.stdout
-        room = REPLY_LIMIT
-        with contextlib.suppress(OSError, ValueError):
-            while room > 0 and (line := self._process.stdout.readline(REPLY_LIMIT)):
-                room -= len(line)
-                self._lines.put(line)
-        self._lines.put(b"")
 
     def _ended(self) -> Lost:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -13,6 +13,9 @@ from typing import Any
 MAX_DEPTH = 16
 MAX_ITEMS = 100_000
 MAX_TEXT = 1_000_000
+LARGEST = 1 << 2047  # longer numbers do not survive the trip through decimal digits (and are no answer to any check)
+VERY_LARGE = {"x": "a very large int"}
+PLAIN = {int, float, bool, str, type(None)}
 
 
 class Opaque:
@@ -36,10 +39,11 @@ def encode(value: object, reference: Callable[[object], Any], depth: int = 0) ->
     if value is None or kind is bool or kind is float:
         return value
     if kind is int:
-        # Longer numbers do not survive the trip through decimal digits (and are no answer to anything we ask).
-        return value if int.bit_length(value) < 2048 else {"x": "a very large int"}  # type: ignore[arg-type]
+        return value if -LARGEST < value < LARGEST else VERY_LARGE  # type: ignore[operator]
     if kind is str:
         return value if len(value) <= MAX_TEXT else {"x": f"a str of {len(value)} characters"}  # type: ignore[arg-type]
+    if kind is list and {*map(type, value)} == {int}:  # type: ignore[call-overload]  # most of what travels
+        return _encode_ints(value)  # type: ignore[arg-type]
     if depth > MAX_DEPTH:
         return {"x": f"a {kind.__name__} nested too deeply"}
     if isinstance(value, list | tuple | set | frozenset | deque):
@@ -62,6 +66,8 @@ def encode(value: object, reference: Callable[[object], Any], depth: int = 0) ->
 def decode(data: Any, resolve: Callable[[dict[str, Any]], object]) -> Any:
     """Return the value that `encode` wrote; `resolve` turns a reference into the object or a handle on it."""
     if isinstance(data, list):
+        if {*map(type, data)} <= PLAIN:
+            return list(data)
         return [decode(item, resolve) for item in data]
     if not isinstance(data, dict):
         return data
@@ -76,6 +82,15 @@ def decode(data: Any, resolve: Callable[[dict[str, Any]], object]) -> Any:
     if "x" in data:
         return Opaque(data["x"])
     return resolve(data)
+
+
+def _encode_ints(values: list[int]) -> Any:
+    """Encode a list that holds nothing but integers, without looking at each by itself."""
+    if len(values) > MAX_ITEMS:
+        return {"x": f"a list of {len(values)} items"}
+    if min(values) > -LARGEST and max(values) < LARGEST:
+        return list(values)
+    return [value if -LARGEST < value < LARGEST else VERY_LARGE for value in values]
 
 
 def _as_plain(value: object, reference: Callable[[object], Any], depth: int) -> Any:
