@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from operator import mul
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ from course.page_engine.safetensors import Tensor, read_tensors
 
 Numbers = Sequence[float]
 
-try:
+if sys.version_info >= (3, 12):
     from math import sumprod as dot
-except ImportError:  # Python 3.11
+else:
 
     def dot(p: Numbers, q: Numbers, /) -> float:
         return sum(map(mul, p, q))
@@ -71,7 +72,8 @@ class LayerCache:
         self.values: list[list[Row | None]] = [[None] * num_slots for _ in range(num_heads)]
 
     def copy_slots(self, source: range, target: range) -> None:
-        for store in (*self.keys, *self.values):
+        stores: list[list[Any]] = [*self.keys, *self.values]
+        for store in stores:
             store[target.start : target.stop] = store[source.start : source.stop]
 
 
@@ -121,10 +123,7 @@ class GPT2:
             for part in parts
             for position, number in enumerate(part.tokens, part.context_len - len(part.tokens))
         ]
-        read_slots = [
-            [part.blocks[position // block_size] * block_size + position % block_size for position in range(part.context_len)]
-            for part in parts
-        ]  # fmt: skip
+        read_slots = [_slots(part.blocks, block_size)[: part.context_len] for part in parts]
         for layer, cache in zip(self.layers, caches, strict=True):
             heads = self._attend(layer, cache, hidden, parts, read_slots)
             hidden = [_add(row, layer.attn_c_proj.apply(head)) for row, head in zip(hidden, heads, strict=True)]
@@ -149,11 +148,11 @@ class GPT2:
         rows = [layer.attn_c_attn.apply(layer.ln_1.apply(row)) for row in hidden]
         slots = [slot for part in parts for slot in part.write_slots]
         size, width = self.head_dim, self.width
-        for row, slot in zip(rows, slots, strict=True):
+        for qkv, slot in zip(rows, slots, strict=True):
             for head in range(self.num_heads):
                 first = width + head * size
-                cache.keys[head][slot] = row[first : first + size]
-                cache.values[head][slot] = pack(row[first + width : first + width + size])
+                cache.keys[head][slot] = qkv[first : first + size]
+                cache.values[head][slot] = pack(qkv[first + width : first + width + size])
         heads: list[list[float]] = [[] for _ in rows]
         for head in range(self.num_heads):
             last = 0
@@ -179,6 +178,11 @@ def _attention(query: Numbers, keys: Sequence[Numbers], units: Numbers, lanes: S
     total = sum(shares)
     weights = [share * unit / total for share, unit in zip(shares, units, strict=False)]
     return weighted_sum(weights, lanes, len(query))
+
+
+def _slots(blocks: Sequence[int], block_size: int) -> list[int]:
+    """Return all slots of a block table, in order of position."""
+    return [slot for block in blocks for slot in range(block * block_size, (block + 1) * block_size)]
 
 
 def _look_up(store: list[Any], slots: Sequence[int], place: int) -> list[Any]:
