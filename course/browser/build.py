@@ -16,12 +16,13 @@ from course.browser.bytecode import PYODIDE, pyodide_version
 from course.browser.completions import completions
 from course.browser.library import build_library
 from course.browser.notices import notices
-from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
+from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, ROOT, Folder
 from course.browser.pictures import pictures
 from course.judge.exercise import load_exercises
 from course.setup.node import find_node
 
 ESBUILD = ["node", str(NODE_MODULES / "esbuild" / "bin" / "esbuild"), "--bundle", "--minify", "--log-level=warning"]
+MODEL_FILES = ("config.json", "model.safetensors")  # of the small model, for the engine in the page
 PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 
 
@@ -43,6 +44,8 @@ def build() -> None:
     put("course.zip", build_archive())
     put("library.bin", build_library())
     put("notices.txt", notices())
+    for name in MODEL_FILES:
+        put(f"model/{name}", (ROOT / "course" / "model" / name).read_bytes())
     for name in PYODIDE_FILES:
         assets.copy(PYODIDE / name, f"pyodide-{pyodide_version()}/{name}")
     for source in sorted((BROWSER / "src").rglob("*")):

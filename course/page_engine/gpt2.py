@@ -19,7 +19,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def dot(p: Numbers, q: Numbers, /) -> float:
-        return sum(map(mul, p, q))
+        return math.fsum(map(mul, p, q))
 
 
 class UnwrittenSlot(Exception):

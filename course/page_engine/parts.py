@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from course.judge import graft
-from course.judge.console.merge import MergeError, put_in
 from course.judge.exercise import Exercise, load_exercises
+from course.judge.merge import MergeError, put_in
 from course.judge.stub import stub_source
 from course.page_engine.trail import Trail
 

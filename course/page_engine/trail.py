@@ -41,9 +41,9 @@ class Trail:
         owner = getattr(module, owner_name) if owner_name else module
         value = vars(owner).get(name)
         if isinstance(value, property):
-            setattr(
-                owner, name, property(*(part and self._followed(symbol, part) for part in (value.fget, value.fset)))
-            )
+            read = value.fget and self._followed(symbol, value.fget)
+            write = value.fset and self._followed(symbol, value.fset)
+            setattr(owner, name, property(read, write))
         elif isinstance(value, staticmethod | classmethod):
             setattr(owner, name, type(value)(self._followed(symbol, value.__func__)))
         elif callable(value):
