@@ -12,16 +12,21 @@ from course.browser.output import ROOT
 from course.judge.exercise import load_exercises
 
 # What only the command line, the build or the tests need stays out; the page would download it for nothing.
-BARE = ("course/__init__.py", "course/judge/*.py")
-# Of the reference, what exercises are about: the engine's tensors have no place in a page.
-MODULES = {module for exercise in load_exercises() for module in (exercise.module, *exercise.uses)}
+BARE = ("course/__init__.py", "course/judge/*.py", "course/judge/executors/*.py", "course/emulator/*.py")
+# What needs PyTorch has no place in a page: of the reference, what the other exercises are about.
+EXERCISES = [exercise for exercise in load_exercises() if exercise.runs_in_page]
+MODULES = {module for exercise in EXERCISES for module in (exercise.module, *exercise.uses)}
 WITH_SOURCE = (
-    "course/exercises/*/checks.py",
+    *(f"course/exercises/{exercise.id}/checks.py" for exercise in EXERCISES),
+    *(f"course/exercises/{exercise.id}/beside.py" for exercise in EXERCISES),
     "solutions/__init__.py",
     *(f"solutions/{module}.py" for module in sorted(MODULES)),
 )
 DATA = ("course/exercises/*/exercise.toml",)
-COMMAND_LINE = {f"course/judge/{name}.py" for name in ("child", "cli", "process", "spawn", "stubs", "untouched")}
+COMMAND_LINE = {
+    f"course/judge/{name}.py"
+    for name in ("child", "cli", "pipe", "process", "spawn", "stubs", "untouched", "executors/pytorch")
+}
 PLACE = "/course"  # where the worker unpacks it
 
 

@@ -45,7 +45,8 @@ def fragment(exercise: Exercise) -> str:
     count = len(exercise.promises)
     parts = [
         f"### Exercise: {exercise.title} {{ #{exercise.id} }}",
-        f"{WORDS[exercise.difficulty]} · `{exercise.file}` · {count} {'check' if count == 1 else 'checks'}\n"
+        f"{WORDS[exercise.difficulty]} · `{exercise.file}` · {count} {'check' if count == 1 else 'checks'}"
+        f"{'' if exercise.runs_in_page else ' · needs PyTorch, so it is judged in a clone'}\n"
         "{: .exercise-meta }",
         exercise.task,
         _block("div", "exercise-stub", _without_javascript(exercise)),
@@ -68,6 +69,7 @@ def data(exercise: Exercise) -> str:
         "difficulty": exercise.difficulty,
         "file": exercise.file,
         "time_limit": exercise.time_limit,
+        "runs_in_page": exercise.runs_in_page,
         "stub": stub,
         "stub_hash": hashlib.sha256(stub.encode()).hexdigest()[:16],
         "promises": exercise.promises,

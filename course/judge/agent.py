@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from course.judge import graft, wire
+from course.judge import executors, graft, wire
 from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
@@ -65,8 +65,9 @@ Snapshot = tuple[str, dict[str, Any], dict[str, Any]]  # a module's name, what i
 class Agent:
     """Holds one learner's module and the objects made from it.
 
-    Requests: `{"do": "load", "module", "symbols", "uses", "source"}` first; `{"do": "start"}` before each scenario;
-    then `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
+    Requests: `{"do": "load", "module", "symbols", "uses", "beside", "executor", "source"}` first, answered with the
+    public methods of each of the reference's classes; `{"do": "start"}` before each scenario; then
+    `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
     number, or None for the module.
     Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
     code changed a builtin or a part of the judge. `state` is what can be drawn of the scenario's objects after the
@@ -120,19 +121,28 @@ class Agent:
             return None
         return self._do(request)
 
-    def _load(self, request: dict[str, Any]) -> None:
+    def _load(self, request: dict[str, Any]) -> dict[str, list[str]]:
         name = request["module"]
+        executor = executors.load(request["executor"]) if request["executor"] else {}
+        beside = _load_beside(request["beside"])
+        reference = graft.reference_module(name)
+        used = [graft.reference_module(each) for each in request["uses"]]
         filename = MODULE_FILE.format(module=name)
+        methods = _methods_of([*used, reference, *([beside] if beside else [])])
         module = graft.load_source(request["source"], filename, f"practice.{name}")
         self._restore(self._builtins)
         graft.refuse_borrowing(module)
-        reference = graft.reference_module(name)
-        graft.graft(module, reference, request["symbols"])
+        is_triton = request["executor"] is not None and hasattr(reference, "triton")
+        (graft.graft_source if is_triton else graft.graft)(module, reference, request["symbols"])
         self._namespace = {}
-        for used in request["uses"]:
-            self._namespace.update(_public(graft.reference_module(used)))
-        self._namespace.update(_public(module))
+        for each in (*used, module):
+            self._namespace.update(_public(each))
+        if beside is not None:
+            beside.__dict__["answer"] = module
+            self._namespace.update(_public(beside))
+        self._namespace.update(executor)
         self._classes = {value for value in self._namespace.values() if isinstance(value, type)}
+        return methods
 
     def _do(self, request: dict[str, Any]) -> Any:
         """Make one call, or read one attribute."""
@@ -192,6 +202,28 @@ def _snapshot(module: types.ModuleType) -> Snapshot:
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
+
+
+def _load_beside(path: str | None) -> types.ModuleType | None:
+    """Run what an exercise needs beside the answer: `beside.py` in its folder."""
+    if path is None:
+        return None
+    with open(path, encoding="utf-8") as file:
+        return graft.load_source(file.read(), path, "beside")
+
+
+def _methods_of(modules: list[types.ModuleType]) -> dict[str, list[str]]:
+    """Return the public methods of every class that the modules define; what else an object has is an attribute."""
+    classes = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return {
+        each.__name__: [name for name in dir(each) if name[0] != "_" and callable(getattr(each, name))]
+        for each in classes
+    }
 
 
 def _describe_error(error: BaseException) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from course.judge import spawn
 from course.judge.console.arguments import Request, UsageError, find_id, help_lines, read_arguments
 from course.judge.console.invocation import command
+from course.judge.executors import NotAvailable
 
 if TYPE_CHECKING:
     # Nothing heavy here: the child process is started before the rest is imported.
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
         return _complain(str(error), color=color)
     except spawn.StartError as error:
         return _complain(f"Your code cannot be run here: {error}\n{command('doctor')} says more.", color=color)
+    except NotAvailable as error:
+        return _complain(str(error), color=color)
     except BrokenPipeError:
         # Whoever read along has gone (`| head`); Python must not complain about that at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,14 +97,20 @@ def _judge(request: Request, terminal: Terminal, progress: Progress) -> int:
 
     one = request.exercise is not None
     exercises = [limited(each, request.time_limit) for each in ([_exercise(request)] if one else load_exercises())]
+    executor = request.executor
+    if executor is not None:
+        if one and executor not in exercises[0].executors:
+            possible = ", ".join(exercises[0].executors) or "Python alone: leave --on out"
+            raise UsageError(f"{exercises[0].id} does not run on {executor!r}; it runs on {possible}.")
+        exercises = [each for each in exercises if executor in each.executors]
     if request.command == "watch":
         from course.judge.console.watch import watch
 
-        return watch(terminal, progress, exercises)
+        return watch(terminal, progress, exercises, executor)
     as_json = "--json" in request.options
     if one:
-        return check_one(terminal, progress, exercises[0], as_json=as_json)
-    return check_started(terminal, progress, exercises, as_json=as_json)
+        return check_one(terminal, progress, exercises[0], executor, as_json=as_json)
+    return check_started(terminal, progress, exercises, executor, as_json=as_json)
 
 
 def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:

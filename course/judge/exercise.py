@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from course.judge.executors import EXECUTORS
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "course" / "exercises"
 
@@ -40,6 +42,15 @@ class Exercise(NamedTuple):
     needs: str
     time_limit: float
     hints: tuple[str, ...]
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """What its tensors can be made of, the usual first; nothing for an exercise without tensors."""
+        return EXECUTORS[self.needs]
+
+    @property
+    def runs_in_page(self) -> bool:
+        return self.needs != "torch"
 
     @property
     def folder(self) -> Path:

@@ -6,6 +6,7 @@ so that a wrong `grow` cannot fail a right `fork`. The learner's own helpers, im
 
 from __future__ import annotations
 
+import ast
 import importlib
 import linecache
 import sys
@@ -62,6 +63,33 @@ def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable
             setattr(module, name, _rebind(value, scope))
         if not name.startswith("_"):
             scope[name] = getattr(module, name)
+
+
+def graft_source(module: types.ModuleType, reference: types.ModuleType, asked: Iterable[str]) -> None:
+    """Do as `graft` for a module of Triton kernels, which are compiled from their source.
+
+    The reference's functions are made anew in `module`, where they see the learner's; tracebacks and compilers find
+    them in the reference's file. Constants and classes of the learner's stay.
+    """
+    asked = set(asked)
+    for symbol in sorted(asked):
+        _require(module, symbol)
+    path = reference.__file__
+    assert path
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    tree.body = [node for node in tree.body if _is_wanted(node, asked, vars(module))]
+    exec(compile(tree, path, "exec", dont_inherit=True), module.__dict__)
+
+
+def _is_wanted(node: ast.stmt, asked: set[str], there: dict[str, Any]) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name not in asked
+    if isinstance(node, ast.ClassDef):
+        return node.name not in there
+    if isinstance(node, ast.Assign):
+        return not all(isinstance(target, ast.Name) and target.id in there for target in node.targets)
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _own_members(module: types.ModuleType) -> dict[str, Any]:

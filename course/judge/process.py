@@ -99,13 +99,14 @@ class ProcessChannel:
         return f"{sys.executable} came to an end at once ({lost.detail or lost.reason})\n{words}".rstrip()
 
 
-def judge(exercise: Exercise, source: str, time_limit: float | None = None) -> Report:
+def judge(exercise: Exercise, source: str, time_limit: float | None = None, executor: str | None = None) -> Report:
     """Run an exercise's checks against `source` in a child process and return the report.
 
-    `StartError` when there could be no child.
+    `StartError` when there could be no child, `NotAvailable` when the machine lacks what the executor needs.
     """
     if time_limit is not None:
         exercise = exercise._replace(time_limit=time_limit)
     with spawn.child() as process:
-        memory_limit = MEMORY_LIMIT if exercise.needs == "python" else 0
-        return run_checks(exercise, source, ProcessChannel(process, exercise.time_limit, memory_limit))
+        needs_python_alone = exercise.runs_in_page and executor in (None, "emulator")
+        channel = ProcessChannel(process, exercise.time_limit, MEMORY_LIMIT if needs_python_alone else 0)
+        return run_checks(exercise, source, channel, executor=executor)

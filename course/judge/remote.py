@@ -1,14 +1,13 @@
 """What a check holds instead of the learner's objects: handles whose every call is sent, recorded and returned.
 
 A check reads like ordinary code: `pool = solution.BlockPool(8)`, `pool.allocate(3)`, `pool.num_free`. Plain results
-come back as plain Python values, objects as further handles. Whether a name is a method or an attribute is taken from
-the reference, which is the interface that the stub promised.
+come back as plain Python values, objects as further handles. Whether a name is a method or an attribute is what it is
+in the reference, which is the interface that the stub promised; the agent says so when it has loaded the answer.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from course.judge import wire
@@ -52,12 +51,10 @@ class Rebound(Exception):
 class Session:
     """One conversation with an agent: sends requests and records them as events."""
 
-    def __init__(self, channel: Channel, modules: Sequence[str], emit: Callable[[list[Any]], None]) -> None:
+    def __init__(self, channel: Channel, methods: dict[str, list[str]], emit: Callable[[list[Any]], None]) -> None:
         self._channel = channel
         self._emit = emit
-        self._interface: dict[str, Any] = {}
-        for module in modules:
-            self._interface.update(vars(importlib.import_module(f"solutions.{module}")))
+        self._methods = methods  # of each class, by its name
         self._handles: dict[int, Handle] = {}
         self._names: set[str] = set()
 
@@ -69,7 +66,7 @@ class Session:
         self._ask({"do": "start"})
 
     def is_method(self, owner: str, name: str) -> bool:
-        return callable(getattr(self._interface.get(owner), name, None))
+        return name in self._methods.get(owner, ())
 
     def send(self, do: str, on: Handle | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Have the agent make one call (or read one attribute) and return what came back.

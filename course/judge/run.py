@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from course.judge.executors import NotAvailable
 from course.judge.exercise import Check, Exercise
 from course.judge.expect import Failure
 from course.judge.remote import Channel, Lost, Raised, Rebound, Session, Solution
@@ -12,9 +13,17 @@ from course.judge.report import Report
 
 
 def run_checks(
-    exercise: Exercise, source: str, channel: Channel, listen: Callable[[list[Any]], None] = lambda event: None
+    exercise: Exercise,
+    source: str,
+    channel: Channel,
+    listen: Callable[[list[Any]], None] = lambda event: None,
+    executor: str | None = None,
 ) -> Report:
-    """Load `source` and run the checks in order, up to the first failure. `listen` hears every event as it happens."""
+    """Load `source` and run the checks in order, up to the first failure. `listen` hears every event as it happens.
+
+    `executor` says what tensors are made of, where the exercise has a choice. `NotAvailable` when the machine lacks
+    what it needs.
+    """
     report = Report(exercise)
 
     def emit(event: list[Any]) -> None:
@@ -23,11 +32,12 @@ def run_checks(
 
     channel.on_output = lambda text: emit(["output", text])
     try:
-        error = _load(exercise, source, channel)
+        reply = _load(exercise, source, channel, executor)
+        error = _loading_error(exercise, reply)
         if error is not None:
             emit(["broken", *error])
             return report
-        session = Session(channel, (*exercise.uses, exercise.module), emit)
+        session = Session(channel, reply["value"], emit)
         for check in exercise.checks:
             emit(["check", check.name])
             session.start()
@@ -42,22 +52,31 @@ def run_checks(
     return report
 
 
-def _load(exercise: Exercise, source: str, channel: Channel) -> tuple[str, str | None] | None:
-    """Have the agent load the answer; return (message, the interpreter's words) when it cannot be loaded."""
-    reply = channel.ask(
+def _load(exercise: Exercise, source: str, channel: Channel, executor: str | None) -> dict[str, Any]:
+    """Have the agent load the answer, and return its reply."""
+    beside = exercise.folder / "beside.py"
+    return channel.ask(
         {
             "do": "load",
             "module": exercise.module,
             "symbols": list(exercise.symbols),
             "uses": list(exercise.uses),
+            "beside": str(beside) if beside.exists() else None,
+            "executor": executor or next(iter(exercise.executors), None),
             "source": source,
         }
     )
+
+
+def _loading_error(exercise: Exercise, reply: dict[str, Any]) -> tuple[str, str | None] | None:
+    """Return (message, the interpreter's words) when the answer could not be loaded."""
     if "rebound" in reply:
         return _rebound(*reply["rebound"]), None
     error = reply.get("raised")
     if error is None:
         return None
+    if error["type"] == "NotAvailable":
+        raise NotAvailable(f"{exercise.id} cannot be judged here: {error['message']}")
     if error["missing"]:
         return f"{exercise.file} has no {error['missing']}: was it renamed or deleted?", None
     if error["borrowed"]:
@@ -104,6 +123,8 @@ def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, A
         "MemoryError": "ran out of memory (MemoryError)",
     }
     message = f"{call} {explanations.get(error['type'], 'raised ' + error['type'])}"
+    if "EmulatorError" in error["bases"]:
+        message = f"{call}: {error['message']}"
     if error["type"] == "TypeError" and not error["entered"]:
         message = f"{call} does not accept these arguments: keep the signature of the stub"
     return {"message": message, "interpreter": error["text"]}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
+import multiprocessing
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from course.judge.exercise import Exercise, load_exercises
+from course.judge.exercise import Exercise, find_exercise, load_exercises
+from course.judge.page import LocalChannel
 from course.judge.process import judge
+from course.judge.report import Report
+from course.judge.run import run_checks
 from course.mutants.catalogue import catalogue, equivalents
 from course.mutants.mechanical import mechanical
 
@@ -47,12 +52,43 @@ def judge_mechanical() -> Iterator[Verdict]:
 
 
 def _run(jobs: Iterable[tuple[Exercise, str, str]]) -> Iterator[Verdict]:
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(lambda job: _verdict(*job), jobs)
+    """Judge in child processes; what needs PyTorch in processes of our own, which load it once and not for each job."""
+    here = multiprocessing.get_context("fork")
+    with (
+        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
+        concurrent.futures.ProcessPoolExecutor(os.cpu_count(), here) as processes,
+    ):
+        futures = [
+            processes.submit(_verdict_here, exercise.id, change, source)
+            if exercise.needs == "torch"
+            else threads.submit(_verdict, exercise, change, source)
+            for exercise, change, source in jobs
+        ]
+        for future in futures:
+            yield future.result()
+
+
+def _verdict_here(exercise_id: str, change: str, source: str) -> Verdict:
+    """Judge in this process. A mutant that hangs is interrupted, which its check then reports as an error."""
+    exercise = find_exercise(exercise_id)
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, exercise.time_limit)
+    try:
+        return _as_verdict(exercise, change, run_checks(exercise, source, LocalChannel()))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _interrupt(*_: object) -> None:
+    raise TimeoutError("the answer did not end in time")
 
 
 def _verdict(exercise: Exercise, change: str, source: str) -> Verdict:
-    report = judge(exercise, source, time_limit=HANG_LIMIT).as_dict()
+    return _as_verdict(exercise, change, judge(exercise, source, HANG_LIMIT if exercise.needs == "python" else None))
+
+
+def _as_verdict(exercise: Exercise, change: str, found: Report) -> Verdict:
+    report = found.as_dict()
     if report["status"] == "pass":
         return Verdict(exercise.id, change, None)
     return Verdict(exercise.id, change, report["tests"][-1]["name"] if report["tests"] else "loading")

@@ -98,6 +98,10 @@ export class CourseExercise extends HTMLElement {
     const exercise = this.#exercise;
     const bench = this.#bench;
     if (!exercise || !bench || !this.#work || this.#run) return null;
+    if (!exercise.runs_in_page) {
+      bench.fail(`This needs PyTorch, which a page has not: in a clone, python practice/judge.py check ${exercise.id}`);
+      return null;
+    }
     const run = (this.#run = new AbortController());
     bench.start();
     try {

@@ -12,6 +12,8 @@ export interface Exercise {
   file: string;
   /** Seconds that one check of a whole answer may take. */
   time_limit: number;
+  /** Whether a page can judge it: what needs PyTorch is judged in a clone. */
+  runs_in_page: boolean;
   stub: string;
   stub_hash: string;
   /** Every check's name and what it promises, in the order in which they run. */

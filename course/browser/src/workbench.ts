@@ -66,6 +66,11 @@ export class Workbench {
     this.#stop.addEventListener("click", () => actions.stop());
     this.#reset.addEventListener("click", () => (this.#undo ? this.#takeBack() : actions.reset()));
     this.#versions.addEventListener("click", () => this.#unfoldVersions(this.#versionList.hasAttribute("hidden")));
+    const judge = h("code", {}, `python practice/judge.py check ${exercise.id}`);
+    const advice = exercise.runs_in_page
+      ? ["What you write stays in this browser. A check in the page is advice: in a clone, the judge is ", judge]
+      : ["What you write stays in this browser. This exercise needs PyTorch, which a page has not. Export your work, import it in a clone, and run ", judge];
+    this.#check.hidden = !exercise.runs_in_page;
     this.root = h(
       "div",
       { class: "bench", role: "group", "aria-label": `Workbench: ${exercise.title}` },
@@ -82,12 +87,7 @@ export class Workbench {
       h("div", { class: "bench-bar" }, this.#check, this.#stop, this.#status),
       this.#notes,
       this.#verdict,
-      h(
-        "p",
-        { class: "bench-foot" },
-        `${Workbench.HELP} What you write stays in this browser. A check in the page is advice: in a clone, the judge is `,
-        h("code", {}, `python practice/judge.py check ${exercise.id}`),
-      ),
+      h("p", { class: "bench-foot" }, `${Workbench.HELP} `, ...advice),
     );
   }
 

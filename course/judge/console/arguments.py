@@ -23,8 +23,8 @@ class Command(NamedTuple):
 COMMANDS = {
     "board": Command("", "what is passed, what is red on purpose, what is next; the same as no command"),
     "next": Command("", "the next exercise: its task, and where to write"),
-    "check": Command("[id]", "judge one exercise, or all that you have started", ("--json",)),
-    "watch": Command("[id]", "judge again whenever you save, until Ctrl-C"),
+    "check": Command("[id]", "judge one exercise, or all that you have started", ("--json", "--on")),
+    "watch": Command("[id]", "judge again whenever you save, until Ctrl-C", ("--on",)),
     "hint": Command("[id] [n]", "one hint more, or hint n"),
     "diff": Command("id", "the reference against your answer, once that has passed", ("--give-up",)),
     "reset": Command("id", "put the stub back, and keep a copy of what was there", ("--file",)),
@@ -36,6 +36,7 @@ COMMANDS = {
 }
 OPTIONS = {
     "--json": "check, list: print JSON (check: exercism's results.json, version 3)",
+    "--on WHERE": "check, watch: what runs tensors: emulator (the default), interpreter or gpu; torch or gpu",
     "--give-up": "diff: show the reference although your answer has not passed",
     "--file": "reset: the whole file, with all its exercises",
     "--time-limit S": "seconds that an answer may take, in place of the exercise's own limit",
@@ -52,6 +53,7 @@ class Request(NamedTuple):
     options: frozenset[str]
     time_limit: float | None
     file: str | None = None
+    executor: str | None = None
 
 
 def read_arguments(words: Iterable[str]) -> Request:
@@ -59,6 +61,7 @@ def read_arguments(words: Iterable[str]) -> Request:
     names: list[str] = []
     options: set[str] = set()
     time_limit: float | None = None
+    executor: str | None = None
     left = list(words)
     while left:
         word = left.pop(0)
@@ -67,6 +70,9 @@ def read_arguments(words: Iterable[str]) -> Request:
             names.insert(0, "help")
         elif option == "--time-limit":
             time_limit = _seconds(value if equals else left.pop(0) if left else "")
+        elif option == "--on":
+            executor = _executor(value if equals else left.pop(0) if left else "")
+            options.add("--on")
         elif word.startswith("-"):
             options.add(_known(word, [name for name in OPTIONS if " " not in name], "option"))
         else:
@@ -82,7 +88,7 @@ def read_arguments(words: Iterable[str]) -> Request:
     exercise, number = _operands(name, names)
     if "file" in COMMANDS[name].takes:
         return Request(name, None, None, frozenset(options), time_limit, file=exercise)
-    return Request(name, exercise, number, frozenset(options), time_limit)
+    return Request(name, exercise, number, frozenset(options), time_limit, executor=executor)
 
 
 def _refuse_bare_id(word: str) -> None:
@@ -135,6 +141,15 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 3600:
         raise UsageError(f"--time-limit takes seconds from 0 to 3600, and {text!r} is not that.")
     return seconds
+
+
+def _executor(name: str) -> str:
+    from course.judge.executors import EXECUTORS
+
+    known = list(dict.fromkeys(each for executors in EXECUTORS.values() for each in executors))
+    if name not in known:
+        raise UsageError(f"--on takes one of {', '.join(known)}, and {name!r} is none of them.")
+    return name
 
 
 def _known(typed: str, known: Iterable[str], kind: str) -> str:

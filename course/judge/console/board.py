@@ -13,7 +13,12 @@ from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import FOLDER
 
-STATES = {"passed": ("good", "passed"), "red": ("bad", "started, still red"), "unwritten": ("dim", "not written yet")}
+STATES = {
+    "passed": ("good", "passed"),
+    "red": ("bad", "started, still red"),
+    "unwritten": ("dim", "not written yet"),
+    "unjudged": ("note", "not judged here"),
+}
 TITLE = "Build a paged LLM inference engine, and measure it honestly"
 BAR_WIDTH = 24
 
@@ -64,7 +69,8 @@ def _advice(terminal: Terminal, found: list[Standing]) -> list[str]:
     """Return what red means, and the next action."""
     standing = next_standing(found)
     if standing is None:
-        return sentence(terminal, ALL_PASSED)
+        unjudged = [each.message for each in found if each.state == "unjudged"]
+        return sentence(terminal, unjudged[0] if unjudged else ALL_PASSED)
     lines = []
     if any(each.state == "unwritten" for each in found):
         lines += sentence(terminal, "What is not written yet is red on purpose: each part is yours to write.")

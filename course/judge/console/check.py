@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +15,16 @@ from course.judge.console.prose import sentence
 from course.judge.console.standing import judge_answer
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import command_of, full_verdict, headline, next_row
+from course.judge.executors import NotAvailable
 from course.judge.exercise import Exercise
 
 
-def check_one(terminal: Terminal, progress: Progress, exercise: Exercise, *, as_json: bool = False) -> int:
+def check_one(
+    terminal: Terminal, progress: Progress, exercise: Exercise, executor: str | None = None, *, as_json: bool = False
+) -> int:
     """Judge one exercise."""
     answer = read_answer(exercise.module)
-    report, seconds = _judge(exercise, answer, progress)
+    report, seconds = _judge(exercise, answer, progress, executor)
     if as_json:
         _print_json(terminal, report)
     else:
@@ -32,13 +36,24 @@ def check_one(terminal: Terminal, progress: Progress, exercise: Exercise, *, as_
 
 
 def check_started(
-    terminal: Terminal, progress: Progress, exercises: Sequence[Exercise], *, as_json: bool = False
+    terminal: Terminal,
+    progress: Progress,
+    exercises: Sequence[Exercise],
+    executor: str | None = None,
+    *,
+    as_json: bool = False,
 ) -> int:
-    """Judge every exercise that is started: a line each, and everything about the first that is not right."""
+    """Judge every exercise that is started: a line each, and everything about the first that is not right.
+
+    Those that this machine cannot judge are named and left out.
+    """
     answers = {module: read_answer(module) for module in {exercise.module for exercise in exercises}}
     started = [exercise for exercise in exercises if is_started(exercise, answers[exercise.module])]
     if as_json:
-        reports = [_judge(exercise, answers[exercise.module], progress)[0] for exercise in started]
+        reports = []
+        for exercise in started:
+            with contextlib.suppress(NotAvailable):
+                reports.append(_judge(exercise, answers[exercise.module], progress, executor)[0])
         _print_json(terminal, reports)
         return _exit_code(reports)
     if not started:
@@ -54,7 +69,7 @@ def check_started(
         return 1
     if len(started) == 1:
         terminal.write(["", *sentence(terminal, f"Checking {started[0].id}, the one exercise that you have started.")])
-        return check_one(terminal, progress, started[0])
+        return check_one(terminal, progress, started[0], executor)
     opening = f"Checking the {len(started)} exercises that you have started, of {len(exercises)}:"
     terminal.write(["", *sentence(terminal, opening)])
     reports = []
@@ -63,7 +78,11 @@ def check_started(
     for exercise in started:
         if exercise is not started[-1]:
             spawn.start_ahead()  # the next one's child comes up while this one is judged
-        report, seconds = _judge(exercise, answers[exercise.module], progress)
+        try:
+            report, seconds = _judge(exercise, answers[exercise.module], progress, executor)
+        except NotAvailable as error:
+            terminal.write(f"  {line}" for line in sentence(terminal, str(error)))
+            continue
         reports.append(report)
         terminal.write(f"  {line}" for line in headline(terminal, exercise, report, seconds))
         if report["status"] != "pass" and not first_failure:
@@ -73,9 +92,11 @@ def check_started(
     return _exit_code(reports)
 
 
-def _judge(exercise: Exercise, answer: Answer, progress: Progress) -> tuple[dict[str, Any], float]:
+def _judge(
+    exercise: Exercise, answer: Answer, progress: Progress, executor: str | None
+) -> tuple[dict[str, Any], float]:
     start = time.perf_counter()
-    report = judge_answer(exercise, answer, progress)
+    report = judge_answer(exercise, answer, progress, executor)
     return report, time.perf_counter() - start
 
 

@@ -124,5 +124,8 @@ def _digest(exercise: Exercise, answer: Answer) -> str:
 def _sources(exercise: Exercise) -> Iterable[Path]:
     yield from sorted(exercise.folder.glob("*.*"))
     yield from sorted((ROOT / "course" / "judge").glob("*.py"))
+    if exercise.executors:
+        for package in ("course/judge/executors", "course/emulator"):
+            yield from sorted((ROOT / package).glob("*.py"))
     for module in (exercise.module, *exercise.uses):
         yield ROOT / "solutions" / f"{module}.py"

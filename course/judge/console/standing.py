@@ -6,19 +6,27 @@ from typing import Any, NamedTuple
 
 from course.judge.console.answers import Answer, is_started, read_answer
 from course.judge.console.progress import Progress, Verdict
+from course.judge.executors import NotAvailable
 from course.judge.exercise import Exercise, load_exercises
 
 
 class Standing(NamedTuple):
-    """`state` is "passed", "red" (started, and not right yet) or "unwritten" (the stub, red on purpose)."""
+    """`state` is "passed", "red" (started, and not right yet), "unwritten" (the stub, red on purpose) or "unjudged".
+
+    Unjudged is what is started and needs something that this machine lacks: `message` says what.
+    """
 
     exercise: Exercise
     state: str
     message: str = ""
 
 
-def judge_answer(exercise: Exercise, answer: Answer, progress: Progress) -> dict[str, Any]:
-    """Judge an answer now, remember the verdict and return the report. `StartError` when it cannot be run."""
+def judge_answer(exercise: Exercise, answer: Answer, progress: Progress, executor: str | None = None) -> dict[str, Any]:
+    """Judge an answer now, remember the verdict and return the report.
+
+    `StartError` when it cannot be run, `NotAvailable` when this machine lacks what it needs. Only the usual executor's
+    verdict is remembered.
+    """
     # Imported on need: a board that knows every verdict starts no process.
     from course.judge.process import judge
     from course.judge.report import Report
@@ -27,8 +35,9 @@ def judge_answer(exercise: Exercise, answer: Answer, progress: Progress) -> dict
         report = Report.of(exercise, [["broken", answer.problem, None]]).as_dict()
         report["next"] = f"python practice/judge.py reset {exercise.id}"
     else:
-        report = judge(exercise, answer.text).as_dict()
-    progress.remember(exercise, answer, report)
+        report = judge(exercise, answer.text, executor=executor).as_dict()
+    if executor in (None, *exercise.executors[:1]):
+        progress.remember(exercise, answer, report)
     return report
 
 
@@ -36,7 +45,10 @@ def standing_of(exercise: Exercise, answer: Answer, progress: Progress) -> Stand
     """Return the state of one exercise, judging its answer only when no verdict of these very files is known."""
     if not is_started(exercise, answer):
         return Standing(exercise, "unwritten")
-    verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
+    try:
+        verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
+    except NotAvailable as error:
+        return Standing(exercise, "unjudged", str(error))
     return Standing(exercise, "passed" if verdict.status == "pass" else "red", verdict.message)
 
 

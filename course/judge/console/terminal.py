@@ -12,6 +12,7 @@ SYMBOLS = {
     "passed": ("✓", "ok"),
     "red": ("✗", "x"),
     "unwritten": ("·", "-"),
+    "unjudged": ("?", "?"),
     "here": ("▸", ">"),
     "gave": ("→", "->"),
     "full": ("█", "#"),
