@@ -8,15 +8,15 @@ from typing import Any
 
 from course.page_engine.engine import Engine, Failure, Settings
 from course.page_engine.gpt2 import GPT2
-from course.page_engine.parts import assemble
+from course.page_engine.parts import Origin, assemble
 from course.page_engine.trail import Place, Trail
 
 
 class Desk:
     """One model, and one run at a time on it."""
 
-    def __init__(self, config: str, weights: bytes) -> None:
-        self.model = GPT2(config, weights)
+    def __init__(self, config: str, weights: bytes | memoryview) -> None:
+        self.model = GPT2(config, bytes(weights))
         self._engine: Engine | None = None
 
     def start(self, settings: str, answers: str, post: Callable[[str], object]) -> str:
@@ -32,13 +32,7 @@ class Desk:
 
         trail = Trail(tell)
         parts, origins = assemble(json.loads(answers), trail)
-        started: dict[str, Any] = {
-            "origins": [
-                {"exercise": each.exercise.id, "module": each.exercise.module, "yours": each.yours, "why": each.why}
-                for each in origins
-            ],
-            "failure": None,
-        }
+        started: dict[str, Any] = {"origins": [_describe(each) for each in origins], "failure": None}
         try:
             self._engine = Engine(self.model, parts, Settings(**json.loads(settings)), trail)
         except Failure as failure:
@@ -53,3 +47,9 @@ class Desk:
         except Failure as failure:
             self._engine = None
             return json.dumps({"failure": str(failure)})
+
+
+def _describe(origin: Origin) -> dict[str, Any]:
+    exercise = origin.exercise
+    what = {"exercise": exercise.id, "title": exercise.title, "module": exercise.module}
+    return {**what, "yours": origin.yours, "why": origin.why}

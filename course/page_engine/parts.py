@@ -46,7 +46,7 @@ def assemble(answers: Mapping[str, str], trail: Trail) -> tuple[Parts, list[Orig
     modules: dict[str, Any] = {}
     origins: list[Origin] = []
     for name in MODULES:
-        exercises = [each for each in load_exercises() if each.module == name and each.needs == "python"]
+        exercises = [each for each in load_exercises() if each.module == name and each.runs_in_page]
         text, found = _merge(name, exercises, answers)
         origins += found
         symbols = [symbol for origin in found if origin.yours for symbol in origin.exercise.symbols]
