@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from course.judge import graft
 from course.judge.exercise import Exercise, load_exercises
 from course.judge.merge import MergeError, put_in
-from course.judge.stub import stub_source
+from course.judge.stub import reference_source, stub_source
 from course.page_engine.trail import Trail
 
 MODULES = ("block_pool", "block_table", "scheduler")
@@ -38,7 +38,7 @@ def reference_parts() -> Parts:
 
 
 def assemble(answers: Mapping[str, str], trail: Trail) -> tuple[Parts, list[Origin]]:
-    """Put an engine's parts together from answers that pass, by exercise; `trail` follows every function of theirs.
+    """Put an engine's parts together from answers that pass, by exercise; `trail` follows every function.
 
     Two answers that do not go into one module, because a helper of theirs has one name and two texts, cannot both be
     used: the later one is not, and `why` says so.
@@ -49,8 +49,7 @@ def assemble(answers: Mapping[str, str], trail: Trail) -> tuple[Parts, list[Orig
         exercises = [each for each in load_exercises() if each.module == name and each.runs_in_page]
         text, found = _merge(name, exercises, answers)
         origins += found
-        symbols = [symbol for origin in found if origin.yours for symbol in origin.exercise.symbols]
-        modules[name] = _module(name, text, symbols, trail) if symbols else graft.reference_module(name)
+        modules[name] = _module(name, text, found, trail)
     return _parts(modules), origins
 
 
@@ -69,11 +68,14 @@ def _merge(name: str, exercises: list[Exercise], answers: Mapping[str, str]) -> 
     return text, origins
 
 
-def _module(name: str, text: str, symbols: list[str], trail: Trail) -> types.ModuleType:
+def _module(name: str, text: str, origins: list[Origin], trail: Trail) -> types.ModuleType:
+    # A reference of its own: what follows its functions is no business of the module that others import.
+    reference = graft.load_source(reference_source(name), f"solutions/{name}.py", f"course.page_engine.{name}")
     module = graft.load_source(text, f"practice/{name}.py", f"practice.{name}")
-    graft.graft(module, graft.reference_module(name), symbols)
-    for symbol in symbols:
-        trail.follow(module, symbol)
+    graft.graft(module, reference, [symbol for each in origins if each.yours for symbol in each.exercise.symbols])
+    for origin in origins:
+        for symbol in origin.exercise.symbols:
+            trail.follow(module, symbol, origin.yours)
     return module
 
 

@@ -17,13 +17,14 @@ class Place(NamedTuple):
 class Trail:
     """Follows the functions that were given to `follow`.
 
-    `post` hears of every change: the innermost place, or None outside of all. Whoever listens from another thread then
-    knows where a call is that never comes back.
+    `post` hears of every change: the innermost function of the reader's, or None outside of all. Whoever listens from
+    another thread then knows where a call is that never comes back.
     """
 
     def __init__(self, post: Callable[[Place | None], object] = lambda place: None) -> None:
         self._post = post
-        self._places: list[Place] = []
+        self._places: list[Place] = []  # of the reader's functions that are running
+        self._request: str | None = None  # that is worked for
         self._requests: dict[int, str] = {}  # by the identity of what belongs to them
         self._raised: tuple[BaseException, Place] | None = None
 
@@ -35,27 +36,26 @@ class Trail:
         """Return the innermost place that `error` came out of, or None when it came from none of the reader's."""
         return self._raised[1] if self._raised and self._raised[0] is error else None
 
-    def follow(self, module: Any, symbol: str) -> None:
-        """Follow `symbol` (`function`, `Class.method` or a property) of a module from now on."""
+    def follow(self, module: Any, symbol: str, yours: bool) -> None:
+        """Follow `symbol` (`function`, `Class.method` or a property) of a module from now on.
+
+        A function that is not the reader's only tells which request is worked for in the reader's functions that it
+        calls.
+        """
         owner_name, _, name = symbol.rpartition(".")
         owner = getattr(module, owner_name) if owner_name else module
         value = vars(owner).get(name)
+        wrap = functools.partial(self._placed if yours else self._worked_for, symbol)
         if isinstance(value, property):
-            read = value.fget and self._followed(symbol, value.fget)
-            write = value.fset and self._followed(symbol, value.fset)
-            setattr(owner, name, property(read, write))
+            setattr(owner, name, property(value.fget and wrap(value.fget), value.fset and wrap(value.fset)))
         elif isinstance(value, staticmethod | classmethod):
-            setattr(owner, name, type(value)(self._followed(symbol, value.__func__)))
+            setattr(owner, name, type(value)(wrap(value.__func__)))
         elif callable(value):
-            setattr(owner, name, self._followed(symbol, value))
+            setattr(owner, name, wrap(value))
 
-    def _followed(self, symbol: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def followed(*args: Any, **kwargs: Any) -> Any:
-            request = self._requests.get(id(args[0])) if args else None
-            if request is None and self._places:
-                request = self._places[-1].request
-            place = Place(symbol, request)
+    def _placed(self, symbol: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def placed(*args: Any, **kwargs: Any) -> Any:
+            place = Place(symbol, self._request)
             self._places.append(place)
             self._post(place)
             try:
@@ -68,4 +68,16 @@ class Trail:
                 self._places.pop()
                 self._post(self._places[-1] if self._places else None)
 
-        return followed
+        return functools.wraps(function)(self._worked_for(symbol, placed))
+
+    def _worked_for(self, symbol: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def worked_for(*args: Any, **kwargs: Any) -> Any:
+            before = self._request
+            self._request = self._requests.get(id(args[0]), before) if args else before
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._request = before
+
+        return worked_for
