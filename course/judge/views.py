@@ -19,4 +19,14 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "blocks": list(value.blocks),
             "num_tokens": value.num_tokens,
         }
+    if class_name == "Sequence":
+        # What is stored, and nothing that an answer derives from it: that may be what is still to be written.
+        return lambda: {
+            "num_prompt": value.num_prompt,
+            "num_tokens": len(value.tokens) + value.num_unread,
+            "num_computed": value.table.num_tokens,
+            "num_blocks": len(value.table.blocks),
+            "max_new_tokens": value.max_new_tokens,
+            "ended": value.ended,
+        }
     return None
