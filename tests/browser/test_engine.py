@@ -102,7 +102,7 @@ def test_it_writes_what_the_engine_writes(visit):
     assert desk.texts() == [prompt + text for prompt, text in zip(PROMPTS, written, strict=True)]
     preemptions = sum(part["doing"] == "preempted" for step in steps for part in step["parts"].values())
     assert preemptions > 0
-    expect(desk.status).to_contain_text(f"step {len(steps)} · 48 new tokens · ")
+    expect(desk.status).to_contain_text(f"step {len(steps)} · 48 new tokens, ")
     expect(desk.status).to_contain_text(f"{preemptions} preemption")
     words = desk.words.all_text_contents()
     assert len(words) == len(steps)

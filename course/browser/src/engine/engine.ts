@@ -214,6 +214,7 @@ class Run {
   steps = 0;
   isStepping = false;
   #tokens = 0;
+  #computed = 0;
   #preemptions = 0;
   #seconds = 0;
   #session: Session | null = null;
@@ -228,11 +229,11 @@ class Run {
     return this.#session?.origins ?? [];
   }
 
-  /** `step 12 · 34 new tokens · 31 a second · 2 preemptions`. */
+  /** `step 12 · 34 new tokens, 60 computed · 31 a second · 2 preemptions`. */
   get summary(): string {
     const rate = this.#tokens > 0 ? ` · ${(this.#tokens / this.#seconds).toFixed(0)} a second` : "";
     const preemptions = this.#preemptions > 0 ? ` · ${counted(this.#preemptions, "preemption")}` : "";
-    return `step ${this.steps} · ${counted(this.#tokens, "new token")}${rate}${preemptions}`;
+    return `step ${this.steps} · ${counted(this.#tokens, "new token")}, ${this.#computed} computed${rate}${preemptions}`;
   }
 
   async open(tell: (opening: Opening) => void): Promise<void> {
@@ -249,7 +250,9 @@ class Run {
       this.steps = step.step;
       this.#seconds += (performance.now() - begun) / 1000;
       this.#tokens += Object.keys(step.text).length;
-      this.#preemptions += Object.values(step.parts).filter(({ doing }) => doing === "preempted").length;
+      const parts = Object.values(step.parts);
+      this.#computed += parts.reduce((sum, { num_new }) => sum + num_new, 0);
+      this.#preemptions += parts.filter(({ doing }) => doing === "preempted").length;
       return step;
     } finally {
       this.isStepping = false;

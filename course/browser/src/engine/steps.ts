@@ -24,7 +24,7 @@ export class StepsView {
   readonly #names = h("div", { class: "engine-names", "aria-hidden": "true" });
   readonly #drawing = svg("svg", { class: "engine-timeline", role: "img", "aria-label": "No steps yet" });
   readonly #scroller = h("div", { class: "engine-scroller", tabindex: "0", role: "group", "aria-label": "Steps" });
-  readonly #list = h("ol", {});
+  readonly #list = h("ol", { tabindex: "0", "aria-label": "Steps in words" });
   readonly #title = h("span");
   #numBlocks = 0;
   #steps = 0;
