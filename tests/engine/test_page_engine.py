@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import struct
 from fractions import Fraction
 from pathlib import Path
@@ -323,3 +324,73 @@ def test_fp16_weights_load() -> None:
     steps = run(Engine(model, reference_parts(), SETTINGS._replace(prompts=("Alice was beg",), max_new_tokens=8)))
     assert texts(steps) == {"A": "inning to"[:8]}
     assert struct.calcsize("e") == 2
+
+
+# What the chapter says of the element's first settings, and of three others.
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class AnyText:
+    """A model without weights: which tokens come changes nothing in the schedule, as no request ends early."""
+
+    max_len = 256
+
+    def new_cache(self, _: int) -> list[Any]:
+        return []
+
+    def next_tokens(self, parts: Any, *_: object) -> list[int]:
+        return [0x41 for part in parts if part.samples]
+
+
+def first_settings() -> Settings:
+    """Read the prompts and sliders that the element begins with."""
+    source = (ROOT / "course/browser/src/engine/engine.ts").read_text("utf-8")
+    listed = re.search(r"const PROMPTS = \[(.*?),?\s*\];", source, re.DOTALL)
+    assert listed
+    values = {label: int(value) for label, value in re.findall(r'slider\("(.+?)", \d+, [^,]+, (\d+),', source)}
+    sizes = json.loads(re.search(r"BLOCK_SIZES = (\[.*?\])", source)[1])  # type: ignore[index]
+    return Settings(
+        json.loads(f"[{listed[1]}]"),
+        max_new_tokens=values["New tokens for each"],
+        num_blocks=values["Pool"],
+        block_size=sizes[values["Block size"]],
+        max_step_tokens=values["Step budget"],
+        arrival_gap=values["A request comes"],
+    )
+
+
+def test_the_chapter_tells_what_happens() -> None:
+    chapter = (ROOT / "docs/continuous-batching.md").read_text("utf-8")
+    told = " ".join(chapter.partition("## The whole engine, in this page")[2].split())
+    start = first_settings()
+
+    def play(**changes: int) -> list[dict[str, Any]]:
+        return run(Engine(AnyText(), reference_parts(), start._replace(**changes)))  # type: ignore[arg-type]
+
+    def computed(steps: list[dict[str, Any]]) -> int:
+        return sum(part["num_new"] for step in steps for part in step["parts"].values())
+
+    def first(steps: list[dict[str, Any]], name: str) -> int:
+        return next(step["step"] for step in steps if name in step["text"])
+
+    def preempted(steps: list[dict[str, Any]]) -> list[tuple[int, str]]:
+        found = [(step["step"], name, part["doing"]) for step in steps for name, part in step["parts"].items()]
+        return [(number, name) for number, name, doing in found if doing == "preempted"]
+
+    whole = play()
+    number, name = preempted(whole)[0]
+    assert f"{name} loses its blocks first, in step {number}." in told
+    assert whole[number - 1]["parts"]["F"]["doing"] == "waiting"
+    new = len(start.prompts) * start.max_new_tokens
+    assert f"the run takes {len(whole)} steps and computes {computed(whole)} tokens for {new} new ones" in told
+    needed = sum(-(-(len(prompt.encode()) + start.max_new_tokens - 1) // start.block_size) for prompt in start.prompts)
+    assert f"they need {needed} blocks" in told
+    roomy = play(num_blocks=64)
+    assert preempted(roomy) == []
+    assert f"The same {new} tokens take {len(roomy)} steps, and {computed(roomy)} tokens are computed" in told
+    tight = play(num_blocks=64, max_step_tokens=4)
+    assert f"F has its first token in step {first(tight, 'F')}; with a budget of 24 it has it in step" in told
+    assert f"in step {first(roomy, 'F')}." in told
+    served = {name for step in play(num_blocks=8) for name in step["text"]}
+    assert served == {"D", "E"}

@@ -67,7 +67,7 @@ class Engine {
         "div",
         { class: "engine-settings" },
         h("label", { class: "engine-prompts" }, h("span", { class: "slider-label" }, `Prompts, one a line, up to ${MOST_PROMPTS}`), this.#prompts),
-        h("div", { class: "engine-sliders" }, ...sliders.map(({ root }) => root)),
+        h("div", { class: "engine-sliders" }, ...sliders.map(({ root }) => root), h("p", { class: "engine-note" }, "All of this counts from the next start.")),
       ),
       h("div", { class: "engine-bar" }, this.#play, this.#step, this.#stop, this.#status),
       this.#aloud,

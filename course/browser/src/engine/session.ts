@@ -79,7 +79,7 @@ export class Session {
     }
     try {
       await python.loadModel(model.config, model.weights);
-      const begun = await watched(python, (listener) => python.startEngine(JSON.stringify(settings), JSON.stringify(answers.passing), listener));
+      const begun = await watched(python, "the start", (listener) => python.startEngine(JSON.stringify(settings), JSON.stringify(answers.passing), listener));
       const { origins, failure } = JSON.parse(begun) as { origins: Origin[]; failure: string | null };
       if (failure !== null) throw new Failed(failure);
       if (signal.aborted) throw new Gone();
@@ -87,22 +87,22 @@ export class Session {
     } catch (error) {
       runner.takeBack(python);
       if (signal.aborted) return null;
-      throw error instanceof Hung ? new Failed(`${error.message}, at the start`) : error;
+      throw error instanceof Lost ? new Failed(error.message) : error;
     }
   }
 
   /** Take a step. `Failed` when the engine cannot go on. */
   async step(): Promise<Step> {
-    this.#steps += 1;
+    const when = `step ${(this.#steps += 1)}`;
     try {
-      const taken = JSON.parse(await watched(this.#python, (listener) => this.#python.stepEngine(listener))) as Step | { failure: string };
+      const taken = JSON.parse(await watched(this.#python, when, (listener) => this.#python.stepEngine(listener))) as Step | { failure: string };
       if ("failure" in taken) throw new Failed(taken.failure);
       if (taken.done) this.#giveBack();
       return taken;
     } catch (error) {
       this.#giveBack();
-      if (error instanceof Hung) throw new Failed(`${error.message}, in step ${this.#steps}${error.whom}`);
-      if (error instanceof Gone) throw new Failed(`Python ended itself, in step ${this.#steps}`);
+      if (error instanceof Lost) throw new Failed(error.message);
+      if (error instanceof Gone) throw new Failed(`Python ended, in ${when}`);
       throw error;
     }
   }
@@ -120,31 +120,31 @@ export class Session {
   }
 }
 
-/** A function of the reader's does not come back. */
-class Hung extends Error {
-  readonly whom: string;
-
-  constructor([symbol, request]: Place) {
-    super(`${symbol} did not come back within ${HANGS_AFTER_MS / 1000} s and was stopped`);
-    this.whom = request === null ? "" : ` for request ${request}`;
+/** A function of the reader's does not come back, or has ended Python. */
+class Lost extends Error {
+  constructor([symbol, request]: Place, what: string, when: string) {
+    super(`${symbol} ${what}, in ${when}${request === null ? "" : ` for request ${request}`}`);
   }
 }
 
 /** Wait for an answer, but not longer than a function of the reader's may take. */
-async function watched(python: Python, ask: (listener: { events(place: string): void }) => Promise<string>): Promise<string> {
+async function watched(python: Python, when: string, ask: (listener: { events(place: string): void }) => Promise<string>): Promise<string> {
   const { promise: hung, reject } = Promise.withResolvers<never>();
   let clock: ReturnType<typeof setTimeout> | undefined;
+  let place: Place | null = null;
+  const hang = (where: Place) => reject(new Lost(where, `did not come back within ${HANGS_AFTER_MS / 1000} s and was stopped`, when));
   const events = (text: string) => {
     clearTimeout(clock);
-    const place = JSON.parse(text) as Place | null;
-    if (place !== null) clock = setTimeout(() => reject(new Hung(place)), HANGS_AFTER_MS);
+    const where = (place = JSON.parse(text) as Place | null);
+    if (where !== null) clock = setTimeout(() => hang(where), HANGS_AFTER_MS);
   };
   const answer = ask({ events });
   answer.catch(() => {});
   try {
     return await Promise.race([answer, hung]);
   } catch (error) {
-    if (error instanceof Hung) python.kill();
+    if (error instanceof Lost) python.kill();
+    if (error instanceof Gone && place !== null) throw new Lost(place, "ended Python itself", when);
     throw error;
   } finally {
     clearTimeout(clock);
