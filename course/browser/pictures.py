@@ -6,6 +6,7 @@ The build hands it to the front end's modules as constants, so that a picture is
 import random
 from typing import Any
 
+from course.browser.timeline import timelines
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 
@@ -32,7 +33,7 @@ STORY = (
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
-    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story()}
+    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story(), "TIMELINE_DATA": timelines()}
 
 
 def workload() -> Picture:

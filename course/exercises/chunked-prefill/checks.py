@@ -160,7 +160,11 @@ def decodes_come_before_prompts(solution: Any) -> None:
     A reader sees every token that is late. Nobody sees which part of a prompt is computed when.
     """
     pool, scheduler = _scheduler(solution, 16, 8)
-    long, a, b = _request(solution, pool, "long", 30), _request(solution, pool, "a", 3), _request(solution, pool, "b", 2)
+    long, a, b = (
+        _request(solution, pool, "long", 30),
+        _request(solution, pool, "a", 3),
+        _request(solution, pool, "b", 2),
+    )
     scheduler.add(a)
     scheduler.add(b)
     _expect_step(scheduler, [(a, 3, 3, True), (b, 2, 2, True)])
@@ -225,12 +229,16 @@ def the_complete_are_not_ready(solution: Any) -> None:
 
 
 def chunks_and_decodes_add_up(solution: Any) -> None:
-    """Three prompts with a budget of 6: no step exceeds it, every token is computed once, and the oldest prompt is first.
+    """Three prompts with a budget of 6: no step exceeds it, each token is computed once, the oldest prompt goes first.
 
     This is the whole of chunked prefill, traced.
     """
     pool, scheduler = _scheduler(solution, 16, 6)
-    a, b, c = _request(solution, pool, "a", 4, 5), _request(solution, pool, "b", 9, 3), _request(solution, pool, "c", 5, 2)
+    a, b, c = (
+        _request(solution, pool, "a", 4, 5),
+        _request(solution, pool, "b", 9, 3),
+        _request(solution, pool, "c", 5, 2),
+    )
     for sequence in (a, b, c):
         scheduler.add(sequence)
     _expect_step(scheduler, [(a, 4, 4, True), (b, 2, 2, False)])

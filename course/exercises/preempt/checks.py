@@ -111,7 +111,7 @@ def the_newest_may_be_the_one_in_need(solution: Any) -> None:
 def the_others_have_their_turn(solution: Any) -> None:
     """After a sequence gave way itself, those that come after it in the step are served.
 
-    Here the older one computes its prompt anew, so it comes after the one that decodes, and what that gave up is enough.
+    Here the older one computes its prompt anew, so it comes after the one that decodes. What that gave up is enough.
     """
     pool, scheduler, (old, young) = _running(solution, 2, 4, 4)
     old.table.free()

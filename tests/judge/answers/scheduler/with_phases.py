@@ -151,9 +151,7 @@ class Scheduler:
         queue = deque(self.ready())
         while queue and step.num_tokens < self.max_step_tokens:
             sequence = queue[0]
-            if sequence not in self.running:
-                queue.popleft()
-            elif self.put_into(step, sequence):
+            if sequence not in self.running or self.put_into(step, sequence):
                 queue.popleft()
             else:
                 self.preempt(self._newest_outside(step), step)
