@@ -1,7 +1,7 @@
 /** `<course-engine>`: the whole engine at work in the page, on the shipped model and the reader's own parts. */
 
 import { h } from "../dom";
-import { counted, legend, owners, Slider } from "../pictures/pieces";
+import { counted, type Owner, owners, Slider } from "../pictures/pieces";
 import type { Draw } from "../pictures/picture";
 import { NotLoaded } from "../runner";
 import { PoolView } from "./pool";
@@ -51,10 +51,13 @@ class Engine {
   readonly #whose = new WhoseView();
   readonly #requests = new RequestsView();
   readonly #pool = new PoolView();
-  readonly #steps = new StepsView();
+  readonly #steps = new StepsView((step) => this.#look(step));
 
   #mode: Mode = "over";
   #run: Run | null = null;
+  #owners = new Map<string, Owner>();
+  /** Who held which blocks after each step. */
+  #tables: Step["tables"][] = [];
 
   constructor(host: HTMLElement) {
     host.classList.add("engine");
@@ -76,7 +79,6 @@ class Engine {
       this.#requests.root,
       this.#pool.root,
       this.#steps.root,
-      legend(...StepsView.LEGEND),
     );
     this.#play.addEventListener("click", () => this.#playOrPause());
     this.#step.addEventListener("click", () => this.#takeOne());
@@ -89,6 +91,7 @@ class Engine {
   leave(): void {
     this.#run?.kill();
     this.#run = null;
+    this.#steps.leave();
   }
 
   #playOrPause(): void {
@@ -121,10 +124,11 @@ class Engine {
   }
 
   #clear(settings: Settings): void {
-    const named = owners(settings.prompts.map((_, index) => String.fromCharCode(65 + index)));
-    this.#requests.load(settings.prompts, settings.max_new_tokens, named);
+    this.#owners = owners(settings.prompts.map((_, index) => String.fromCharCode(65 + index)));
+    this.#tables = [];
+    this.#requests.load(settings.prompts, settings.max_new_tokens, this.#owners);
     this.#pool.load(settings.num_blocks);
-    this.#steps.load(named, settings.num_blocks);
+    this.#steps.load([...this.#owners.keys()], settings);
     this.#failure.hidden = true;
   }
 
@@ -169,10 +173,20 @@ class Engine {
   }
 
   #show(run: Run, step: Step): void {
+    this.#tables.push(step.tables);
     this.#requests.append(step);
-    this.#pool.show(step.tables, this.#steps.owners);
+    this.#pool.show(step.tables, this.#owners);
     this.#steps.append(step);
     this.#status.textContent = run.summary;
+  }
+
+  /** Show the pool as it was after a step. A run that goes on would soon show another, so it pauses. */
+  #look(step: number): void {
+    if (this.#mode === "playing") this.#pause();
+    const tables = this.#tables[step - 1];
+    if (!tables) return;
+    this.#pool.show(tables, this.#owners);
+    this.#steps.look(step);
   }
 
   #end(how: "Finished" | "Stopped" | "Failed"): void {
