@@ -58,8 +58,8 @@ class Engine:
             for index, prompt in enumerate(settings.prompts)
         ]
         self._open: dict[str, tuple[_Request, Any]] = {}  # with the sequence, in order of arrival
-        self._by_sequence: dict[int, _Request] = {}
-        self._keep: list[Any] = []  # an identity names a sequence only as long as that lives
+        # By the identity of their sequence, which names it only as long as it lives: so it is kept.
+        self._added: dict[int, tuple[_Request, Any]] = {}
         with _Guard(self, "the start"):
             self.pool = parts.block_pool(settings.num_blocks)
             self.scheduler = parts.scheduler(self.pool, max_step_tokens=settings.max_step_tokens)
@@ -107,7 +107,7 @@ class Engine:
             return f"{length} tokens are more than the model's {self.model.max_len} positions"
         table = self.parts.block_table(self.pool, self.settings.block_size)
         sequence = self.parts.sequence(table, list(request.tokens), len(request.tokens), self.settings.max_new_tokens)
-        self._keep += [table, sequence]
+        self._added[id(sequence)] = request, sequence
         self.trail.belongs(table, request.name)
         self.trail.belongs(sequence, request.name)
         try:
@@ -115,14 +115,12 @@ class Engine:
         except ValueError as error:
             return str(error)
         self._open[request.name] = request, sequence
-        self._by_sequence[id(sequence)] = request
         return None
 
     def _request_of(self, sequence: Any) -> _Request:
-        request = self._by_sequence.get(id(sequence))
-        if request is None:
+        if id(sequence) not in self._added:
             raise Failure("scheduled a sequence that nobody has added", "Scheduler.schedule")
-        return request
+        return self._added[id(sequence)][0]
 
     def _copy_block(self, source: int, target: int) -> None:
         size = self.settings.block_size
@@ -172,23 +170,15 @@ class Engine:
         for name, (request, sequence) in list(self._open.items()):
             part = scheduled.get(id(sequence))
             tables[name] = list(sequence.table.blocks)
-            if sequence.is_finished:
-                doing = "finished"
-                del self._open[name]
-            elif part is not None:
-                done = part.context_len - part.num_new
-                doing = "decode" if part.num_new == 1 and done >= len(request.tokens) else "prefill"
-            elif id(sequence) in preempted:
-                doing = "preempted"
-            else:
-                doing = "idle" if sequence.table.blocks else "waiting"
             parts[name] = {
-                "doing": doing,
+                "doing": _doing(request, sequence, part, id(sequence) in preempted),
                 "num_new": part.num_new if part else 0,
                 "num_computed": sequence.num_computed,
                 "num_tokens": sequence.num_tokens,
                 "num_blocks": len(tables[name]),
             }
+            if parts[name]["doing"] == "finished":
+                del self._open[name]
         return {
             "step": self.num_steps,
             "parts": parts,
@@ -198,6 +188,17 @@ class Engine:
             "refused": refused,
             "done": not self.has_work,
         }
+
+
+def _doing(request: _Request, sequence: Any, part: Any, was_preempted: bool) -> str:
+    """Return what a step did with a sequence, in the timeline's words. A prompt's last chunk may be one token."""
+    if sequence.is_finished:
+        return "finished"
+    if part is not None:
+        return "decode" if part.num_new == 1 and part.context_len > len(request.tokens) else "prefill"
+    if was_preempted:
+        return "preempted"
+    return "idle" if sequence.table.blocks else "waiting"
 
 
 class _Guard:
