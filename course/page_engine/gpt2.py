@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -166,7 +166,7 @@ class GPT2:
         return heads
 
     def _mlp(self, layer: Layer, row: Numbers) -> list[float]:
-        return layer.mlp_c_proj.apply(list(map(_gelu, layer.mlp_c_fc.apply(layer.ln_2.apply(row)))))
+        return layer.mlp_c_proj.apply(_gelu(layer.mlp_c_fc.apply(layer.ln_2.apply(row))))
 
 
 def _attention(query: Numbers, keys: Sequence[Numbers], units: Numbers, lanes: Sequence[int]) -> list[float]:
@@ -196,9 +196,9 @@ def _add(x: Numbers, y: Numbers) -> list[float]:
     return [a + b for a, b in zip(x, y, strict=True)]
 
 
-def _gelu(x: float) -> float:
+def _gelu(numbers: Numbers, tanh: Callable[[float], float] = math.tanh) -> list[float]:
     """GPT-2's GELU, the tanh form."""
-    return 0.5 * x * (1 + math.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    return [0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))) for x in numbers]
 
 
 class _Tensors:

@@ -52,21 +52,22 @@ def weighted_sum(weights: Sequence[float], rows: Iterable[int], width: int) -> l
 
 
 class Matrix:
-    """A matrix `[in, out]`, and a bias `[out]`, laid out for `x @ matrix + bias`."""
+    """A matrix `[in, out]`, and a bias `[out]`, laid out for `x @ matrix + bias`. The bias is one more row, times 1."""
 
     def __init__(self, rows: Sequence[Sequence[float]], bias: Sequence[float] | None = None) -> None:
         packed = [pack(row) for row in rows]
         self.units = [row.unit for row in packed]
         self.lanes = [row.lanes for row in packed]
         self.width = len(rows[0])
-        self.bias = bias
+        self.bias_units: list[float] = []
+        if bias is not None:
+            unit, lanes = pack(bias)
+            self.bias_units = [unit]
+            self.lanes.append(lanes)
 
     def apply(self, x: Sequence[float]) -> list[float]:
         """Return `x @ matrix + bias`."""
-        products = weighted_sum(list(map(mul, x, self.units)), self.lanes, self.width)
-        if self.bias is None:
-            return products
-        return [product + bias for product, bias in zip(products, self.bias, strict=True)]
+        return weighted_sum([*map(mul, x, self.units), *self.bias_units], self.lanes, self.width)
 
 
 def _exponent(numbers: Sequence[float]) -> int:
