@@ -69,7 +69,7 @@ def waits_at_the_front(solution: Any) -> None:
 def the_newest_gives_way(solution: Any) -> None:
     """When the oldest of three needs a block and none is free, the newest gives way.
 
-    It has the least work to lose, and the oldest gets to its end.
+    The oldest is never touched, so it gets to its end, and then the next oldest does.
     """
     pool, scheduler, (a, b, c) = _running(solution, 3, 4, 3, 3)
     expect(pool.num_free, 0)
