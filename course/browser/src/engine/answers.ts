@@ -13,8 +13,8 @@ const FILES = new Set(ENGINE_MODULES.map((module) => `practice/${module}.py`));
 export interface Answers {
   /** The text of each answer that passes, by its exercise. */
   passing: Record<string, string>;
-  /** Exercises whose answer passed once, and whose text has changed since and does not pass. */
-  noLonger: Set<string>;
+  /** Why the others are not used, by exercise. */
+  unused: Record<string, string>;
 }
 
 /** Verdicts of this visit: each text is checked once. */
@@ -22,7 +22,7 @@ const verdicts = new Map<string, boolean>();
 
 /** Check every answer that has passed before. `tell` hears how many there are, before the first is checked. */
 export async function passingAnswers(signal: AbortSignal, tell: (count: number) => void): Promise<Answers> {
-  const answers: Answers = { passing: {}, noLonger: new Set() };
+  const answers: Answers = { passing: {}, unused: {} };
   const written = catalogue.flatMap(({ id }) => {
     const saved = load(id);
     return saved?.passed && saved.code !== null ? [{ id, code: saved.code }] : [];
@@ -32,13 +32,16 @@ export async function passingAnswers(signal: AbortSignal, tell: (count: number) 
   if (ours.some(({ id, code }) => !verdicts.has(keyOf(id, code)))) tell(ours.length);
   for (const { id, code, exercise } of ours) {
     const key = keyOf(id, code);
+    let isLate = false;
     if (!verdicts.has(key)) {
-      const report = await runner.check(exercise, code, signal, () => {});
+      const report = await runner.check(exercise, code, signal, (phase) => (isLate ||= phase === "timeout"));
       if (signal.aborted) break;
-      verdicts.set(key, report.status === "pass");
+      // A machine that is busy now may be quick enough the next time.
+      if (!isLate) verdicts.set(key, report.status === "pass");
     }
-    if (verdicts.get(key)) answers.passing[id] = code;
-    else answers.noLonger.add(id);
+    if (isLate) answers.unused[id] = "its checks did not end in time";
+    else if (verdicts.get(key)) answers.passing[id] = code;
+    else answers.unused[id] = "your code has changed since it passed, and does not pass";
   }
   return answers;
 }

@@ -151,6 +151,6 @@ async function watched(python: Python, when: string, ask: (listener: { events(pl
   }
 }
 
-function explained(origins: Origin[], { noLonger }: Answers): Origin[] {
-  return origins.map((origin) => (noLonger.has(origin.exercise) ? { ...origin, why: "your code has changed since it passed, and does not pass" } : origin));
+function explained(origins: Origin[], { unused }: Answers): Origin[] {
+  return origins.map((origin) => ({ ...origin, why: origin.why ?? unused[origin.exercise] ?? null }));
 }
