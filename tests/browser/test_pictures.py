@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from course.browser import timeline
 from course.browser.output import NODE_MODULES
 from course.browser.pictures import BLOCK_SIZE, MAX_LEN, story, workload
 from course.judge.stub import exercise_solution
@@ -14,7 +15,11 @@ from solutions.utilization import paged_utilization, reserved_utilization
 pytestmark = pytest.mark.browser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PICTURES = {"course-waste": "why-paging/", "course-blocks": "block-pool/"}
+PICTURES = {
+    "course-waste": "why-paging/",
+    "course-blocks": "block-pool/",
+    "course-timeline": "continuous-batching/",
+}
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
 
@@ -269,6 +274,78 @@ def test_what_is_played_stays_until_the_reader_chooses(chapter):
     bench.write(exercise_solution("fork"))
     bench.check()
     expect(drawn.locator("[aria-current=step]")).to_contain_text("C.append(14)")
+
+
+# The timeline.
+
+SIGNS = {"w": "w", "x": "x", "f": "f", "i": "i", "-": "", "d": "1"}
+
+
+def test_the_timeline_s_table_is_the_reference_s():
+    """The table in the text is the run that the picture begins with."""
+    text = (DOCS / "continuous-batching.md").read_text("utf-8")
+    inside = text.split("/// html | course-timeline")[1].split("///")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in inside.splitlines() if re.match(r"\| \d", line)
+    ]
+    steps = timeline.run(*timeline.START.values())
+    cells = [[SIGNS.get(sign) or (str(ord(sign) - 64) if sign.isupper() else "") for sign in step] for step in steps]
+    assert rows == [[str(number), *row] for number, row in enumerate(cells, 1)]
+
+
+def said(words: str) -> dict[str, str]:
+    """Read a step's sentences back into a sign for each request."""
+    signs = {}
+    for pattern, sign in (
+        (r"([A-F, and]+) decodes?\.", "d"),
+        (r"([A-F, and]+) waits?\.", "w"),
+        (r"([A-F, and]+) (?:has|have) finished", "f"),
+        (r"([A-F, and]+) gives? way", "x"),
+        (r"([A-F, and]+) runs? and", "i"),
+    ):
+        for names in re.findall(pattern, words):
+            signs |= dict.fromkeys(re.findall("[A-F]", names), sign)
+    return signs | {name: chr(64 + int(count)) for name, count in re.findall(r"([A-F]) computes (\d+) token", words)}
+
+
+@pytest.mark.parametrize("place", [(2, 1, 2), (0, 0, 0), (9, 3, 4)])
+def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
+    drawn = open_picture(visit, "course-timeline")
+    for label, index in zip(("Pool", "Arrivals", "Token budget"), place, strict=True):
+        set_slider(drawn, label, index)
+    pool, gap, budget = (
+        values[index] for values, index in zip((timeline.POOLS, timeline.GAPS, timeline.BUDGETS), place, strict=True)
+    )
+    steps = timeline.run(pool, gap, budget)
+    expect(drawn.locator(".steps input")).to_have_attribute("max", str(len(steps)))
+    for number, step in enumerate(steps, 1):
+        drawn.get_by_role("button", name="Next step").click()
+        words = drawn.locator(".blocks-words")
+        expect(words).to_contain_text(f"Step {number}.")
+        wanted = {name: sign for name, sign in zip(timeline.REQUESTS, step, strict=True) if sign != "-"}
+        assert said(words.inner_text()) == wanted, words.inner_text()
+        assert f"of {pool} blocks" in words.inner_text()
+    assert drawn.locator(".timeline-labels .owner").all_inner_texts() == list(timeline.REQUESTS)
+
+
+def test_a_run_of_the_reader_s_own_in_the_timeline(visit):
+    bench = visit.exercise("preempt")
+    drawn = picture(visit.page, "course-timeline")
+    bench.write(exercise_solution("preempt"))
+    bench.check()
+    drawn.get_by_label("What to play").select_option(label="check 6, holds: tries again after preempting")
+    expect(drawn.get_by_label("Pool")).to_be_hidden()
+    drawn.locator(".steps input").press("End")
+    expect(drawn.locator(".blocks-words")).to_have_text(
+        "Step 2. a decodes. b and c give way: their blocks go back, and they wait at the front. "
+        "In use: 1 token, 2 of 3 blocks."
+    )
+    bench.write(exercise_solution("preempt").replace("appendleft", "append"))
+    bench.check()
+    bench.verdict.get_by_role("button", name="See these steps in the picture").click()
+    expect(drawn.get_by_label("What to play")).to_have_value(re.compile(r"\d+"))
+    drawn.locator(".steps input").press("End")
+    expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: scheduler.waiting gave")
 
 
 # Quizzes.

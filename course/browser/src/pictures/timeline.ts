@@ -40,7 +40,7 @@ export interface Timeline {
 }
 
 // In CSS pixels.
-const ROW = 20; // of a sequence
+const ROW = 22; // of a sequence
 const BAR = 14; // of what a sequence does
 const GAP = 10; // between the rows and what is beneath
 const TOKENS = 26; // the height of a full budget
@@ -233,7 +233,7 @@ export class TimelineView {
     const every = [1, 2, 5, 10, 20, 50, 100].find((count) => count * this.#pitch >= 22) ?? 200;
     return this.#timeline.steps.flatMap((_, index) => {
       const step = index + 1;
-      return step % every === 0 || step === 1 ? [svg("text", { class: "timeline-axis", x: round((index + 0.5) * this.#pitch), y }, `${step}`)] : [];
+      return step % every === 0 || (step === 1 && every > 2) ? [svg("text", { class: "timeline-axis", x: round((index + 0.5) * this.#pitch), y }, `${step}`)] : [];
     });
   }
 }
