@@ -21,5 +21,6 @@ definePicture("course-blocks", () => import("./pictures/blocks"));
 definePicture("course-softmax", () => import("./pictures/softmax"));
 definePicture("course-timeline", () => import("./pictures/batching"));
 definePicture("course-divergence", () => import("./pictures/divergence"));
+definePicture("course-engine", () => import("./engine/engine"));
 nameTheTheme();
 showInNavigation();

@@ -65,7 +65,7 @@ def _compiled(terminal: Terminal, compiled: dict[str, Any] | None) -> list[str]:
         return []
     from course.judge.console.compiled import lines_of
 
-    return [*_row(terminal, "compiled", "\n".join(lines_of(compiled))), ""]
+    return [*row(terminal, "compiled", "\n".join(lines_of(compiled))), ""]
 
 
 def next_row(terminal: Terminal, action: str) -> list[str]:
