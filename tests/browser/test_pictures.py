@@ -490,7 +490,7 @@ def test_every_bug_shows_its_errors_and_where_they_start(visit):
     drawn = open_picture(visit, "course-divergence")
     measured = divergence()
     for bug in measured["bugs"]:
-        drawn.get_by_label("Planted bug").select_option(bug["id"])
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug["id"])
         expect(drawn.locator("caption")).to_have_text(f"Relative errors: {bug['name']}")
         cells = drawn.locator(".divergence-table tbody tr").evaluate_all(
             "rows => rows.map(row => [...row.cells].slice(1).map(cell => cell.innerText.replace('✗', '').trim()))"
@@ -513,13 +513,13 @@ def test_the_first_place_follows_the_bound(visit):
         ("none", -4, "nothing"),
         ("none", -7, "layer 0, heads 1 and 3"),
         ("gelu", -4, "layer 0, after its heads"),
-        ("gelu", -3, "layer 1, after its heads"),
+        ("gelu", -3, "layer 2, heads 0, 2 and 3"),
         ("gelu", -2, "nothing"),
         ("strides", -4, "layer 0, heads 1, 2 and 3"),
         ("norm", -1, "the logits"),
         ("positions", -4, "the embedding"),
     ):
-        drawn.get_by_label("Planted bug").select_option(bug)
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug)
         set_slider(drawn, "Bound", bound)
         expect(words).to_contain_text(f"First beyond the bound of 1e{bound}: {place}.")
         expect(drawn.get_by_label("Bound")).to_have_attribute("aria-valuetext", re.compile(f"^1e{bound}; .*: {place}$"))
@@ -532,7 +532,7 @@ def test_the_reader_s_own_functions_read_the_bugs(visit):
     expect(own).to_be_hidden()
     bench.write(exercise_solution("parity-diagnosis"))
     bench.check()
-    drawn.get_by_label("Planted bug").select_option("strides")
+    drawn.get_by_role("combobox", name="Planted bug").select_option("strides")
     expect(own).to_have_text("Your last run says: (0, [1, 2, 3]), 'strides'.")
     bench.write(exercise_solution("parity-diagnosis").replace('return "block table"', 'return "attention"'))
     bench.check()

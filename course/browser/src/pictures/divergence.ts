@@ -14,7 +14,7 @@ const EXERCISE = "parity-diagnosis";
 
 export const draw: Draw = (host) => {
   const { bugs } = DIVERGENCE;
-  const choice = h("select", {}, ...bugs.map((bug) => h("option", { value: bug.id }, bug.name)));
+  const choice = h("select", { id: "divergence-bug" }, ...bugs.map((bug) => h("option", { value: bug.id }, bug.name)));
   const bound = new Slider({ label: "Bound", min: -7, max: 0, value: Math.log10(DIVERGENCE.bound), onInput: update });
   const words = h("p", { class: "divergence-words", "aria-live": "polite" });
   const harness = h("p", { class: "divergence-harness" });
@@ -27,7 +27,7 @@ export const draw: Draw = (host) => {
   host.setAttribute("role", "group");
   host.setAttribute("aria-label", "Picture: where a planted bug starts, and how it grows");
   host.append(
-    h("div", { class: "picture-controls" }, h("label", { class: "divergence-choice" }, h("span", {}, "Planted bug"), choice), bound.root),
+    h("div", { class: "picture-controls" }, h("div", { class: "divergence-choice" }, h("label", { for: "divergence-bug" }, "Planted bug"), choice), bound.root),
     words,
     h("div", { class: "divergence-body" }, chart.root, table.root),
     harness,
