@@ -59,7 +59,7 @@ def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable
     for name, value in _own_members(reference).items():
         if isinstance(value, type):
             _graft_class(module, name, value, asked, scope)
-        elif name not in asked:
+        elif name not in asked and not (name.startswith("_") and hasattr(module, name)):
             setattr(module, name, _rebind(value, scope))
         if not name.startswith("_"):
             scope[name] = getattr(module, name)

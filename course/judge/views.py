@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 WATCHED_BLOCKS = 16  # larger pools are not drawn block by block
+LOOKS_AT = ("BlockPool.num_free", "BlockPool.ref_count")  # what a look calls, and a learner may have written
 
 
 def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[str, Any]] | None:
@@ -29,4 +31,17 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "max_new_tokens": value.max_new_tokens,
             "ended": value.ended,
         }
+    if class_name == "OnlineSoftmax":
+        return lambda: {
+            "maximum": _number(value.maximum),
+            "total": _number(value.total),
+            "accumulator": [_number(number) for number in value.accumulator],
+        }
     return None
+
+
+def _number(value: Any) -> Any:
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.10g}") if math.isfinite(value) else str(value)
