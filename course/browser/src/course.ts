@@ -20,5 +20,6 @@ definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
 definePicture("course-softmax", () => import("./pictures/softmax"));
 definePicture("course-timeline", () => import("./pictures/batching"));
+definePicture("course-engine", () => import("./engine/engine"));
 nameTheTheme();
 showInNavigation();
