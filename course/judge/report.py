@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from course.judge.exercise import Exercise
+from course.judge.views import LOOKS_AT
 
 
 class Report:
@@ -120,10 +121,17 @@ class Report:
             _test("compiles", "Triton's compiler takes it.", "") | {"message": message, "interpreter": words}
         )
 
+    def _looks(self) -> str:
+        """Say that the call may have ended, and the look at its objects that follows it not."""
+        names = [symbol.partition(".")[2] for symbol in LOOKS_AT if symbol in self._exercise.symbols]
+        if not names or not self._tests:
+            return ""
+        return f"\nEach call is followed by a look at {' and '.join(names)}: it may be in one of these."
+
     def _on_lost(self, reason: str, detail: str) -> None:
         during = f"{self.last_call()}" if self._tests else f"loading {self._exercise.file}"
         message = {
-            "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?)",
+            "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?){self._looks()}",
             "stopped": f"stopped during {during}",
             "exit": f"{during} ended the process itself" + (f" ({detail})" if detail else ""),
             "pipe": f"{during} wrote into the judge's own pipe, or closed it",

@@ -18,5 +18,7 @@ for (const [name, element] of Object.entries(elements)) {
 }
 definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
+definePicture("course-softmax", () => import("./pictures/softmax"));
+definePicture("course-timeline", () => import("./pictures/batching"));
 nameTheTheme();
 showInNavigation();

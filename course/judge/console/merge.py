@@ -257,7 +257,8 @@ def _names_at_load(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.ClassDef):
         heads = [*node.bases, *node.decorator_list, *(each.value for each in node.keywords)]
         return {name for each in heads for name in names_used(each)}
-    return names_used(node)
+    read = [each for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store)]
+    return {each.id for each in read}
 
 
 def _has_text(part: Part) -> bool:

@@ -14,11 +14,14 @@ class Standing(NamedTuple):
     """`state` is "passed", "red" (started, and not right yet), "unwritten" (the stub, red on purpose) or "unjudged".
 
     Unjudged is what is started and needs something that this machine lacks: `message` says what.
+    Of a red one, `check` is the check that found it, and `unfinished` says that something is not written yet.
     """
 
     exercise: Exercise
     state: str
     message: str = ""
+    check: str = ""
+    unfinished: bool = False
 
 
 def judge_answer(
@@ -56,7 +59,8 @@ def standing_of(exercise: Exercise, answer: Answer, progress: Progress) -> Stand
         verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
     except NotAvailable as error:
         return Standing(exercise, "unjudged", str(error))
-    return Standing(exercise, "passed" if verdict.status == "pass" else "red", verdict.message)
+    state = "passed" if verdict.status == "pass" else "red"
+    return Standing(exercise, state, verdict.message, verdict.check, verdict.unfinished)
 
 
 def standings(progress: Progress, time_limit: float | None = None) -> list[Standing]:
