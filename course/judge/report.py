@@ -12,7 +12,6 @@ from typing import Any
 from course.judge.exercise import Exercise
 from course.judge.views import LOOKS_AT
 
-
 COMPILES = "compiles"  # stands among the checks when Triton's compiler refuses what passed them all
 
 
