@@ -113,7 +113,7 @@ class Tensor:
 
 
 def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
-    """Return a contiguous tensor of nested lists of numbers, each rounded to the type.
+    """Return a contiguous tensor of nested lists of numbers, each rounded to the type; None is what nobody has written.
 
     `ValueError` for lists that are no rectangle, or an integer that does not fit.
     """
@@ -130,15 +130,16 @@ def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
             break
     if any(isinstance(each, list | tuple) for each in flat):
         raise ValueError(f"the lists at depth {len(shape)} are not all of one length")
-    return Tensor(Memory(kind, _as_kind(flat, kind)), shape, contiguous_strides(shape))
+    written = bytearray(each is not None for each in flat)
+    values = _as_kind([_nothing(kind) if each is None else each for each in flat], kind)
+    return Tensor(Memory(kind, values, None if all(written) else written), shape, contiguous_strides(shape))
 
 
 def unwritten(shape: Sequence[int], dtype: str | dtype = "float32") -> Tensor:
     """Return a contiguous tensor of memory that nobody has written."""
     kind = dtype_named(dtype)
     size = math.prod(shape)
-    nothing = math.nan if kind.is_floating() else 0
-    return Tensor(Memory(kind, [nothing] * size, bytearray(size)), shape, contiguous_strides(shape))
+    return Tensor(Memory(kind, [_nothing(kind)] * size, bytearray(size)), shape, contiguous_strides(shape))
 
 
 def view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Tensor:
@@ -161,6 +162,11 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+def _nothing(kind: dtype) -> Any:
+    """Return what stands in memory that nobody has written."""
+    return math.nan if kind.is_floating() else 0
 
 
 def _as_kind(flat: list[Any], kind: dtype) -> list[Any]:

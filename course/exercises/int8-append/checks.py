@@ -22,7 +22,7 @@ def counts_whole_steps(solution: Any) -> None:
 def rounds_to_the_nearest_step(solution: Any) -> None:
     """With steps of 1/127, 0.606 is 76.96 steps and becomes 77, and -0.606 becomes -77.
 
-    Cutting off the fraction doubles the largest error, and always errs towards zero: sums over many keys come out small.
+    Cutting off the fraction doubles the largest error, and always errs towards zero: sums come out small.
     """
     expect(solution.quantise([1.0, 0.606, -0.606], 1 / 127), [127, 77, -77])
 
@@ -56,7 +56,7 @@ def a_scale_of_zero_gives_zeros(solution: Any) -> None:
 def the_largest_magnitude_becomes_127(solution: Any) -> None:
     """The first token of a block, `[1.0, -4.0]`, has the scale 4/127 and becomes `[32, -127]`.
 
-    The largest magnitude takes the last step, so all 255 integers are put to use. The sign does not matter for the scale.
+    The largest magnitude takes the last step, so all 255 integers are put to use. Its sign does not matter.
     """
     expect(solution.append([], None, [[[1.0, -4.0]]]), ([[[32, -127]]], [4 / 127]))
 
@@ -72,7 +72,7 @@ def every_head_has_its_own_scale(solution: Any) -> None:
 
 
 def all_new_tokens_count(solution: Any) -> None:
-    """Of two tokens that come together, 1.0 and 2.0, the larger one decides: `[[64]]` and `[[127]]`, with the scale 2/127.
+    """Of two tokens that come together, 1.0 and 2.0, the larger one decides: 64 and 127, with the scale 2/127.
 
     A chunk of a prompt fills many slots in one step. Its scale is known before anything is quantised.
     """
@@ -92,7 +92,7 @@ def a_quieter_token_leaves_the_scale(solution: Any) -> None:
 def a_louder_token_requantises_the_old_ones(solution: Any) -> None:
     """When 2.0 joins a block that holds 1.0, the scale doubles and the old integer, 127, becomes 64.
 
-    The old integer counts steps. When the steps grow and the count stays, the old token grows too: 1.0 would be read as 2.0.
+    The old integer counts steps. When the steps grow and the count stays, 1.0 is read as 2.0.
     """
     expect(solution.append([[[127]]], [1 / 127], [[[2.0]]]), ([[[64]], [[127]]], [2 / 127]))
     expect(solution.append([[[127]], [[-64]]], [1 / 127], [[[-4.0]]]), ([[[32]], [[-16]], [[-127]]], [4 / 127]))
@@ -221,7 +221,7 @@ def each_block_takes_its_own_rows(solution: Any) -> None:
 
 
 def a_block_starts_anew_at_its_first_slot(solution: Any) -> None:
-    """A write to a block's first slot forgets the last owner's scale, and what lies behind the new tokens is not looked at.
+    """A write to a block's first slot forgets the last owner's scale, and what lies behind is not looked at.
 
     The last owner's tokens are still there. Counted or requantised, they would spoil the scale of somebody else.
     """
@@ -237,7 +237,7 @@ def a_block_starts_anew_at_its_first_slot(solution: Any) -> None:
 
 
 def random_histories_end_alike(solution: Any) -> None:
-    """Sequences that come, grow and go, in chunks and single tokens, leave the integers and the scales of the reference.
+    """Sequences that come, grow and go, in chunks and single tokens, leave the reference's integers and scales.
 
     Real traffic is one long random history.
     """

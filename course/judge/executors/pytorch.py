@@ -45,13 +45,24 @@ def __getattr__(name: str) -> Any:
 def tensor(values: Any, dtype: str = "float32") -> Any:
     import torch
 
-    return torch.tensor(values, dtype=getattr(torch, dtype), device=_device)
+    return torch.tensor(_without_none(values, _nothing(dtype)), dtype=getattr(torch, dtype), device=_device)
 
 
 def unwritten(shape: Sequence[int], dtype: str = "float32") -> Any:
     import torch
 
-    return torch.full(tuple(shape), SMALLEST.get(dtype, float("nan")), dtype=getattr(torch, dtype), device=_device)
+    return torch.full(tuple(shape), _nothing(dtype), dtype=getattr(torch, dtype), device=_device)
+
+
+def _nothing(dtype: str) -> int | float:
+    """Return what stands in memory that nobody has written."""
+    return SMALLEST.get(dtype, float("nan"))
+
+
+def _without_none(values: Any, nothing: int | float) -> Any:
+    if isinstance(values, list | tuple):
+        return [_without_none(each, nothing) for each in values]
+    return nothing if values is None else values
 
 
 def view(tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:

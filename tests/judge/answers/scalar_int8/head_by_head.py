@@ -30,7 +30,8 @@ def append(old, scales, new):
     if not old:
         scales = [0.0] * len(new[0])
     columns, results = [], []
-    for scale, before, joining in zip(scales, zip(*old) if old else [()] * len(scales), zip(*new), strict=True):
+    for head, scale in enumerate(scales):
+        before, joining = ([token[head] for token in tokens] for tokens in (old, new))
         needed = loudest(joining) / INT8_MAX
         if needed > scale:
             before = [quantise([scale * step for step in vector], needed) for vector in before]
