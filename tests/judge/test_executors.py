@@ -40,8 +40,9 @@ def test_unwritten_memory_is_of_no_use(executor: dict[str, Any]) -> None:
 
 
 def test_a_tensor_may_have_places_that_nobody_has_written(executor: dict[str, Any]) -> None:
-    rows = executor["read"](executor["tensor"]([[1.0, None], [None, 4.0]], "float16"))
-    assert str(rows) == str(emulator.tensor([[1.0, None], [None, 4.0]], "float16").tolist()) == "[[1.0, nan], [nan, 4.0]]"
+    made = executor["tensor"]([[1.0, None], [None, 4.0]], "float16")
+    emulated = emulator.tensor([[1.0, None], [None, 4.0]], "float16")
+    assert str(executor["read"](made)) == str(emulated.tolist()) == "[[1.0, nan], [nan, 4.0]]"
     assert executor["read"](executor["tensor"]([None, 7], "int8")) == [-128, 7]
     assert emulator.tensor([None, 7], "int8").tolist() == [None, 7]
 
