@@ -29,10 +29,14 @@ STORY = (
     "D.free()",
 )
 
+# Chapter 7's block: 16 tokens of 2 heads, one of them ten times quieter; a slider turns one token up.
+INT8_BLOCK_SIZE = 16
+INT8_OUTLIER = 6
+
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
-    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story()}
+    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story(), "INT8_DATA": int8()}
 
 
 def workload() -> Picture:
@@ -80,3 +84,13 @@ def _look(thing: BlockPool | BlockTable) -> Picture:
         "blocks": list(thing.blocks),
         "num_tokens": thing.num_tokens,
     }
+
+
+def int8() -> Picture:
+    """Return the tokens of chapter 7's block: `tokens[token][head]` is a vector of 4 numbers."""
+    rng = random.Random(7)
+    tokens = [
+        [[round(rng.gauss(0, loudness), 3) for _ in range(4)] for loudness in (1.0, 0.1)]
+        for _ in range(INT8_BLOCK_SIZE)
+    ]
+    return {"block_size": INT8_BLOCK_SIZE, "outlier": INT8_OUTLIER, "tokens": tokens}

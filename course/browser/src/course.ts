@@ -18,5 +18,6 @@ for (const [name, element] of Object.entries(elements)) {
 }
 definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
+definePicture("course-int8", () => import("./pictures/int8"));
 nameTheTheme();
 showInNavigation();
