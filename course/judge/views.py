@@ -19,4 +19,6 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "blocks": list(value.blocks),
             "num_tokens": value.num_tokens,
         }
+    if class_name == "Int8Cache":
+        return lambda: {name: list(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")}
     return None

@@ -14,7 +14,7 @@ from solutions.utilization import paged_utilization, reserved_utilization
 pytestmark = pytest.mark.browser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PICTURES = {"course-waste": "why-paging/", "course-blocks": "block-pool/"}
+PICTURES = {"course-waste": "why-paging/", "course-blocks": "block-pool/", "course-int8": "int8-kv/"}
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
 

@@ -24,6 +24,7 @@ def test_the_exercises_of_chapters_1_and_2_are_there() -> None:
     assert [exercise.id for exercise in load_exercises()] == [
         *("kv-bytes", "utilization", "concurrency"),
         *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
+        *("int8-append", "int8-attention"),
     ]
 
 

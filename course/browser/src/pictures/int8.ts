@@ -1,8 +1,11 @@
 /** An INT8 block that fills: each token's integers and its error, the scale, and how often it has grown. */
 
 import { h } from "../dom";
-import { counted, legend, Slider, StepControls } from "./pieces";
+import { drawRun, isInt8Run, runWords } from "./int8-run";
+import { calm, counted, legend, Slider, StepControls } from "./pieces";
 import type { Draw } from "./picture";
+import { RunChoice } from "./run-choice";
+import type { Trace } from "./trace";
 import { type Arrival, arriving, bound, DATA, fill, type Grain, type HeadState, HEADS, largestOf, type Slot } from "./int8-block";
 
 const LOUDNESS = [1, 2, 4, 8, 16, 32];
@@ -18,47 +21,79 @@ const ARRIVALS: [Arrival, string][] = [
 ];
 
 export const draw: Draw = (host) => {
-  const loudness = new Slider({ label: `Loudness of token ${DATA.outlier}`, min: 0, max: LOUDNESS.length - 1, value: 0, onInput: () => load(true) });
-  const grain = choice("Scales", GRAINS, () => load(true));
-  const arrival = choice("Tokens come", ARRIVALS, () => load(true));
+  const loudness = new Slider({ label: `Loudness of token ${DATA.outlier}`, min: 0, max: LOUDNESS.length - 1, value: 0, onInput: turn });
+  const grain = choice("Scales", GRAINS, turn);
+  const arrival = choice("Tokens come", ARRIVALS, turn);
+  const controls = h("div", { class: "picture-controls" }, loudness.root, grain.root, arrival.root);
   const words = h("p", { class: "int8-words", "aria-live": "polite" });
   const heads = HEADS.map((head) => new Head(head));
+  const block = h("div", {}, ...heads.map(({ root }) => root), legend(["held", "its largest integer, of 127"], ["rest", "its largest error, in steps"]));
+  const tables = h("div", { class: "int8-run" });
   const steps = new StepControls("Tokens", show);
+  const run = new RunChoice({
+    story: "The block of this chapter",
+    from: "press Check in the exercise int8-append",
+    drawable: isInt8Run,
+    load,
+    play: () => {
+      host.scrollIntoView({ block: "start", behavior: calm() ? "instant" : "smooth" });
+      steps.focus();
+      steps.play();
+    },
+  });
+  let own: Trace | null = null;
   let tokens: number[][][] = [];
   let states: HeadState[][] = [];
 
   host.classList.add("int8");
   host.setAttribute("role", "group");
   host.setAttribute("aria-label", "Picture: an INT8 block that fills, token by token");
-  host.append(
-    h("div", { class: "picture-controls" }, loudness.root, grain.root, arrival.root),
-    steps.root,
-    words,
-    ...heads.map(({ root }) => root),
-    legend(["held", "its largest integer, of 127"], ["rest", "its largest error, in steps"]),
-  );
+  host.append(run.root, controls, steps.root, words, block, tables);
   steps.handleKeys(host);
-  load(false);
-  steps.go(DATA.block_size);
-  return () => steps.pause();
+  load(null);
+  const deafen = run.listen();
+  return () => {
+    deafen();
+    steps.pause();
+  };
 
-  function load(stay: boolean): void {
-    const step = steps.step;
+  function load(trace: Trace | null): void {
+    own = trace;
+    host.parentElement?.classList.toggle("is-own-run", own !== null);
+    controls.hidden = block.hidden = own !== null;
+    tables.hidden = own === null;
+    if (own) return steps.load(own.calls.length);
+    compute();
+    steps.load(DATA.block_size);
+    steps.go(DATA.block_size);
+  }
+
+  /** Turn a control: the step stays. */
+  function turn(): void {
+    compute();
+    steps.go(steps.step);
+  }
+
+  function compute(): void {
     const factor = LOUDNESS[loudness.value]!;
     tokens = arriving(factor, arrival.value);
     states = fill(tokens, grain.value, arrival.value);
-    const last = states.at(-1)!;
-    loudness.say(`×${factor}`, `${factor} times; a full block is off by up to ${last.map((state, head) => `${share(state)} in head ${head}`).join(", ")}`);
-    steps.load(DATA.block_size);
-    if (stay) steps.go(step);
+    const off = states.at(-1)!.map((state, head) => `${share(state)} in head ${head}`);
+    loudness.say(`×${factor}`, `${factor} times; a token of the full block is off by up to ${off.join(", ")}`);
   }
 
   function show(step: number): void {
-    const now = states[step]!;
-    const sentences = step === 0 ? ["The block is empty."] : told(tokens[step - 1]!, states[step - 1]!, now, grain.value, arrival.value);
+    const sentences = own ? runWords(own, step) : blockWords(step);
     words.replaceChildren(h("strong", {}, sentences[0]!), ` ${sentences.slice(1).join(" ")}`);
+    words.classList.toggle("is-wrong", own !== null && own.failure !== null && step === own.calls.length);
     steps.describe(sentences[0]!);
-    heads.forEach((head, index) => head.show(now[index]!, grain.value));
+    if (own) tables.replaceChildren(...drawRun(own, step));
+    else heads.forEach((head, index) => head.show(states[step]![index]!, grain.value));
+  }
+
+  function blockWords(step: number): string[] {
+    if (step === 0) return ["The block is empty."];
+    return told(tokens[step - 1]!, states[step - 1]!, states[step]!, grain.value, arrival.value);
   }
 };
 
@@ -85,7 +120,7 @@ class Head {
     this.#slots = Array.from({ length: DATA.block_size }, (_, slot) =>
       h(
         "li",
-        { class: "int8-slot" },
+        { class: head === 0 && slot === DATA.outlier ? "int8-slot is-outlier" : "int8-slot" },
         h("span", { class: "for-screen-readers" }),
         h("span", { class: "int8-face", "aria-hidden": "true" }, h("span", { class: "int8-steps" }, h("span", {})), h("span", { class: "int8-error" }, h("span", {})), h("span", { class: "int8-at" }, `${slot}`)),
       ),
