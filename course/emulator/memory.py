@@ -113,7 +113,7 @@ class Tensor:
 
 
 def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
-    """Return a contiguous tensor of nested lists of numbers, each rounded to the type.
+    """Return a contiguous tensor of nested lists of numbers, each rounded to the type; None is what nobody has written.
 
     `ValueError` for lists that are no rectangle, or an integer that does not fit.
     """
@@ -130,7 +130,12 @@ def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
             break
     if any(isinstance(each, list | tuple) for each in flat):
         raise ValueError(f"the lists at depth {len(shape)} are not all of one length")
-    return Tensor(Memory(kind, _as_kind(flat, kind)), shape, contiguous_strides(shape))
+    written = bytearray(each is not None for each in flat)
+    if all(written):
+        return Tensor(Memory(kind, _as_kind(flat, kind)), shape, contiguous_strides(shape))
+    nothing = math.nan if kind.is_floating() else 0
+    flat = [nothing if each is None else each for each in flat]
+    return Tensor(Memory(kind, _as_kind(flat, kind), written), shape, contiguous_strides(shape))
 
 
 def unwritten(shape: Sequence[int], dtype: str | dtype = "float32") -> Tensor:
