@@ -117,11 +117,14 @@ def run(
     max_query_len: int | None = None,
     spare_rows: int = 1,
     with_out: bool = True,
+    used_before: bool = False,
+    heads_first: bool = False,
 ) -> list[Heads]:
     """Run `paged_attention` on a case and return what is in the output, the spare rows behind the queries included.
 
     Queries are a view into memory that holds other numbers too, as a fused projection of queries, keys and values gives
-    them. `with_out` hands over an output that holds garbage.
+    them. `with_out` hands over an output that holds garbage. Slots that no sequence has written hold nothing, or with
+    `used_before` what an earlier owner has left; with `heads_first` a block keeps the tokens of one head together.
     """
     num_heads, head_dim = len(case.queries[0]), len(case.queries[0][0])
     width = (num_heads + 2) * head_dim
@@ -129,11 +132,11 @@ def run(
     rows += [[0.0] * width] * spare_rows
     fused = solution.tensor(rows, case.dtype, as_="qkv")
     queries = solution.view(fused, (len(rows), num_heads, head_dim), (width, head_dim, 1), as_="queries")
-    cache = solution.layer_cache(
-        solution.tensor(paged(case, case.keys), case.dtype, as_="keys"),
-        solution.tensor(paged(case, case.values), case.dtype, as_="values"),
-        as_="cache",
+    keys, values = (
+        _cached(solution, case, rows, name, used_before, heads_first)
+        for name, rows in (("keys", case.keys), ("values", case.values))
     )
+    cache = solution.layer_cache(keys, values, as_="cache")
     given = {}
     if with_out:
         garbage = [[[GARBAGE] * head_dim] * num_heads] * len(rows)
@@ -153,16 +156,24 @@ def run(
     return list(solution.read(given.get("out", out)))
 
 
-def paged(case: Case, rows: list[list[Heads]]) -> list[Any]:
-    """Return keys or values as the cache holds them, `[block][offset][head]`; None where nobody has written."""
-    head_count, head_dim = next((len(seq[0]), len(seq[0][0])) for seq in rows if seq)
-    memory: list[Any] = [
-        [[[None] * head_dim] * head_count for _ in range(case.block_size)] for _ in range(case.num_blocks)
-    ]
+def _cached(solution: Any, case: Case, rows: list[list[Heads]], name: str, used_before: bool, heads_first: bool) -> Any:
+    """Return a sequence's keys or values as the cache holds them, `[block, offset, head, number]`."""
+    num_heads, head_dim = next((len(seq[0]), len(seq[0][0])) for seq in rows if seq)
+    rng = random.Random(len(name))
+
+    def nobodys() -> list[Any]:
+        return [[rng.randint(-96, 96) / 64 if used_before else None] * head_dim for _ in range(num_heads)]
+
+    memory: list[Any] = [[nobodys() for _ in range(case.block_size)] for _ in range(case.num_blocks)]
     for table, seq in zip(case.tables, rows, strict=True):
         for position, heads in enumerate(seq):
             memory[table[position // case.block_size]][position % case.block_size] = heads
-    return memory
+    if not heads_first:
+        return solution.tensor(memory, case.dtype, as_=name)
+    apart = solution.tensor([list(zip(*block, strict=True)) for block in memory], case.dtype, as_=f"{name}_by_head")
+    shape = (case.num_blocks, case.block_size, num_heads, head_dim)
+    strides = (num_heads * case.block_size * head_dim, head_dim, case.block_size * head_dim, 1)
+    return solution.view(apart, shape, strides, as_=name)
 
 
 def right(case: Case) -> list[Heads]:

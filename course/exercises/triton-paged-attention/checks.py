@@ -25,12 +25,21 @@ def a_chunk_sees_what_came_before(solution: Any) -> None:
 
 
 def one_new_token_decodes(solution: Any) -> None:
-    """With one new token in each sequence, the launcher decodes: contexts of 9 and 3, 4 query heads over 2 KV heads.
+    """With one new token in each sequence, the launcher decodes: 8 query heads over 2 KV heads read each key once.
 
-    A decode has its own kernel, which shares each key among the heads of its group.
+    The kernel for prompts gives the same numbers, and reads each key four times.
     """
-    case = make_case([9, 3], [1, 1], num_heads=4)
+    case = make_case([9, 30], [1, 1], num_heads=8)
+    solution.traffic()
     expect_attention(case, run(solution, case))
+    moved = solution.traffic()
+    if moved is not None:
+        cached = 2 * (9 + 30) * 2 * 32 * 4  # keys and values, 39 tokens, 2 heads of 32, 4 bytes
+        small = 2 * 8 * 32 * 4 + 1024  # queries, and numbers that say where
+        text = f"bytes loaded: {moved['loaded']}"
+        expect_true(
+            moved["loaded"] <= cached + small, text, expected=f"the cache's {cached}, and {small} at most beside"
+        )
 
 
 def float32_is_multiplied_as_float32(solution: Any) -> None:
@@ -48,7 +57,7 @@ def every_head_is_right(solution: Any) -> None:
 
     A launcher that swaps two strides is right in head 0, often.
     """
-    case = make_case([11], [5], num_heads=4, num_kv_heads=4)
+    case = make_case([11], [2], num_heads=4, num_kv_heads=4)
     expect_attention(case, run(solution, case))
 
 
@@ -82,9 +91,9 @@ def queries_fill_tiles_partly(solution: Any) -> None:
 def a_mixed_batch_is_right(solution: Any) -> None:
     """A decode, a prefill and the end of a chunk in one launch: contexts of 37, 5 and 20, with 1, 5 and 8 new tokens.
 
-    8 query heads over 2 KV heads, blocks of 8 in any order. This is a step of a busy engine.
+    4 query heads over 2 KV heads, blocks of 8 in any order. This is a step of a busy engine.
     """
-    case = make_case([37, 5, 20], [1, 5, 8], num_heads=8, num_kv_heads=2)
+    case = make_case([37, 5, 20], [1, 5, 8], num_heads=4, num_kv_heads=2)
     expect_attention(case, run(solution, case))
 
 
