@@ -19,6 +19,7 @@ from course.judge.views import view_of
 
 OUTPUT_LIMIT = 20_000
 RESERVE = 8 << 20  # bytes set aside, with which an answer that ran out of memory can still be reported
+_reserve: list[bytes] = []  # of the interpreter, not of one agent: a page makes an agent for every check
 TEXT_LIMIT = 8_000  # characters of the interpreter's words: a message may be as long as it likes
 MODULE_FILE = "practice/{module}.py"
 
@@ -84,7 +85,8 @@ class Agent:
         self._builtins = [_snapshot(builtins)]
         self._judge = [_snapshot(module) for name, module in sys.modules.items() if name.startswith("course.judge.")]
         self._changed: list[str] | None = None
-        self._reserve: bytearray | None = bytearray(RESERVE)
+        if not _reserve:
+            _reserve.append(bytes(RESERVE))
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         self._changed = None
@@ -95,7 +97,7 @@ class Agent:
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the learner's too
             self._restore(self._builtins)
             if isinstance(error, MemoryError):
-                self._reserve = None
+                _reserve.clear()
             reply = {"raised": _describe_error(error)}
         try:
             reply["state"] = [[number, _plain(view())] for number, view in self._views.items()]

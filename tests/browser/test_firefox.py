@@ -32,7 +32,7 @@ LINE = """
 })()
 """.replace("ELEMENT", ELEMENT)
 VERDICT = f"""
-new Promise((resolve) => {ELEMENT}.addEventListener("course-verdict", (event) => resolve(event.detail.report)))
+new Promise((resolve) => {ELEMENT}.addEventListener("course:report", (event) => resolve(event.detail)))
 """
 
 

@@ -385,10 +385,11 @@ def test_less_motion_where_that_is_asked_for(visit_with):
     )
 
 
+@pytest.mark.parametrize("viewport", [PHONE, {"width": 1280, "height": 900}], ids=["phone", "desk"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PICTURES.values())
-def test_axe_finds_nothing(visit_with, path, scheme):
-    visit = visit_with(color_scheme=scheme, viewport=PHONE if scheme == "dark" else {"width": 1280, "height": 900})
+def test_axe_finds_nothing(visit_with, path, scheme, viewport):
+    visit = visit_with(color_scheme=scheme, viewport=viewport)
     visit.open(path)
     tag = next(tag for tag, where in PICTURES.items() if where == path)
     drawn = picture(visit.page, tag)

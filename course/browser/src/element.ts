@@ -108,8 +108,7 @@ export class CourseExercise extends HTMLElement {
       const report = await runner.check(exercise, this.source, run.signal, (phase: Phase) => bench.tell(phase));
       if (report.status === "pass") this.#say(this.#work.pass());
       bench.show(report);
-      this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: { ...report, exercise: exercise.id } }));
-      this.dispatchEvent(new CustomEvent("course-verdict", { bubbles: true, detail: { exercise: exercise.id, report } }));
+      this.dispatchEvent(new CustomEvent("course:report", { bubbles: true, detail: report }));
       return report;
     } catch (error) {
       bench.fail(...explain(error));

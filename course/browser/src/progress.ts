@@ -32,7 +32,11 @@ export function showInNavigation(): void {
   const draw = () => {
     for (const link of document.querySelectorAll<HTMLAnchorElement>(".md-nav--primary a.md-nav__link")) {
       const entries = catalogue.filter((entry) => pageAddress(entry.page) === link.href.replace(/#.*$/, ""));
-      if (entries.length) drawCount(link, entries);
+      if (!entries.length) continue;
+      drawCount(link, entries);
+      // On a phone the page that is open is no link but a label, which unfolds its table of contents.
+      const label = link.parentElement?.querySelector<HTMLElement>(":scope > label.md-nav__link .md-ellipsis");
+      if (label) drawCount(label, entries);
     }
   };
   changes.addEventListener("change", draw);
@@ -42,7 +46,7 @@ export function showInNavigation(): void {
   draw();
 }
 
-function drawCount(link: HTMLAnchorElement, entries: Entry[]): void {
+function drawCount(link: HTMLElement, entries: Entry[]): void {
   const passed = entries.filter(isPassed).length;
   const count = link.querySelector(".nav-progress") ?? link.appendChild(h("span", { class: "nav-progress" }));
   count.classList.toggle("is-complete", passed === entries.length);
