@@ -24,6 +24,7 @@ def test_the_exercises_of_chapters_1_and_2_are_there() -> None:
     assert [exercise.id for exercise in load_exercises()] == [
         *("kv-bytes", "utilization", "concurrency"),
         *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
+        *("triton-slot-write", "triton-decode", "triton-paged-attention", "find-strides", "find-mask"),
     ]
 
 
@@ -51,8 +52,9 @@ def test_the_reference_passes(exercise: Exercise) -> None:
 def test_the_stub_is_unfinished(exercise: Exercise) -> None:
     for source in (stub_source(exercise.module), exercise_stub(exercise.id)):
         report = report_of(exercise, source)
-        assert (report["status"], report["unfinished"]) == ("fail", True)
-        assert report["tests"][-1]["message"] == f"{exercise.symbols[0]} is not written yet"
+        assert (report["status"], report["unfinished"]) == ("fail", not exercise.is_bug)
+        if not exercise.is_bug:
+            assert report["tests"][-1]["message"] == f"{exercise.symbols[0]} is not written yet"
 
 
 @EXERCISES
@@ -60,6 +62,8 @@ def test_every_symbol_left_unwritten_is_noticed(exercise: Exercise) -> None:
     """Each symbol alone as a stub, the others written: the report names it."""
     from course.judge.stub import replace_symbols, symbol_sources
 
+    if exercise.is_bug:
+        pytest.skip("a bug is whole, and wrong")
     stubs = symbol_sources(exercise_stub(exercise.id))
     for symbol in exercise.symbols:
         source = replace_symbols(reference_source(exercise.module), {symbol: stubs[symbol]})
