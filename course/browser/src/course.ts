@@ -18,5 +18,6 @@ for (const [name, element] of Object.entries(elements)) {
 }
 definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
+definePicture("course-tiles", () => import("./pictures/tiles"));
 nameTheTheme();
 showInNavigation();
