@@ -201,15 +201,14 @@ class Engine:
             if not each.samples:
                 continue
             token, sequence = next(tokens), each.sequence
-            sequence.num_unread -= 1
             request = self._requests.get(id(sequence))
             if request is None:
                 continue  # aborted while the step ran
             if token == request.eos_token:
-                sequence.ended = True
+                sequence.take(None)
                 outputs.append(Output(request.number, None, "eos"))
             else:
-                sequence.tokens.append(token)
+                sequence.take(token)
                 outputs.append(Output(request.number, token, "length" if sequence.is_finished else None))
             if sequence.is_finished:
                 self._forget(request)

@@ -76,6 +76,14 @@ class Sequence:
         """Whether the host has all its tokens, so that its blocks can go."""
         return self.is_complete and (self.ended or self.num_unread == 0)
 
+    def take(self, token: int | None) -> None:
+        """Take in what a step sampled: the next token, or None for the end of the sequence, which is not kept."""
+        self.num_unread -= 1
+        if token is None:
+            self.ended = True
+        else:
+            self.tokens.append(token)
+
 
 class Scheduled(NamedTuple):
     """One sequence's part in a step: its last `num_new` tokens, of `context_len`, are computed."""
@@ -164,13 +172,25 @@ class Scheduler:
         self.waiting = deque(sequence for sequence in self.waiting if not sequence.is_finished)
 
     def grow_running(self, step: Step) -> None:
-        """Put the running sequences into the step: decodes first, so that no prompt holds up an answer."""
-        ready = [sequence for sequence in self.running if not sequence.is_complete]
-        for sequence in sorted(ready, key=lambda each: not each.is_decoding):
-            while sequence.num_computed and not self.put_into(step, sequence):
+        """Put the running sequences into the step, as far as the token budget goes.
+
+        When the pool has no block for one of them, the newest running sequence that has no part in the step yet is
+        preempted, until there is a block, or until it gave way itself.
+        """
+        for sequence in self.ready():
+            while sequence.num_computed and not self.put_into(step, sequence):  # preempted, it has none computed
                 if step.num_tokens == self.max_step_tokens:
-                    break
-                self.preempt(self.choose_victim(step), step)
+                    return
+                scheduled = {each.sequence for each in step.batch}
+                self.preempt(next(each for each in reversed(self.running) if each not in scheduled), step)
+
+    def ready(self) -> list[Sequence]:
+        """Return the running sequences that have a token to compute, in the order in which a step serves them.
+
+        Decodes first, so that no prompt holds up an answer; among decodes, and among the others, the oldest first.
+        """
+        ready = [sequence for sequence in self.running if not sequence.is_complete]
+        return sorted(ready, key=lambda sequence: not sequence.is_decoding)
 
     def admit_waiting(self, step: Step) -> None:
         """Move waiting sequences that fit into the step, roughly in order of arrival."""
@@ -206,11 +226,6 @@ class Scheduler:
         step.num_tokens += num_new
         step.batch.append(Scheduled(sequence, num_new, sequence.num_computed, sequence.num_uncomputed == 0))
         return True
-
-    def choose_victim(self, step: Step) -> Sequence:
-        """Return the newest running sequence that has no part in the step yet."""
-        scheduled = {id(each.sequence) for each in step.batch}
-        return next(sequence for sequence in reversed(self.running) if id(sequence) not in scheduled)
 
     def preempt(self, sequence: Sequence, step: Step) -> None:
         """Take a running sequence's blocks away. It waits at the front of the queue, with all its tokens."""

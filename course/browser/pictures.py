@@ -6,8 +6,10 @@ The build hands it to the front end's modules as constants, so that a picture is
 import random
 from typing import Any
 
+from course.browser.timeline import timelines
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
+from solutions.scalar_attention import OnlineSoftmax
 
 Picture = dict[str, Any]
 
@@ -29,10 +31,21 @@ STORY = (
     "D.free()",
 )
 
+# Chapter 3's sequence: vectors of one number, so that a reader can check a score by eye.
+KEYS = (0.4, -0.6, 1.1, 0.2, 1.8, -0.3, 0.9, 2.4, -1.2, 2.9, 0.5, 1.6)
+QUERIES = (1, 2, 1, -1, 2, 1, -2, 2, -1, 2, 1, -1)
+VALUES = (3, 8, 1, 6, 2, 9, 4, 7, 5, 10, 0, 12)
+TABLES = {1: (9, 2, 14, 0, 5, 11, 3, 7, 12, 1, 8, 4), 2: (5, 2, 7, 0, 3, 6), 4: (5, 2, 7), 8: (2, 0)}
+
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
-    return {"WORKLOAD_DATA": workload(), "STORY_DATA": story()}
+    return {
+        "WORKLOAD_DATA": workload(),
+        "STORY_DATA": story(),
+        "SOFTMAX_DATA": softmax(),
+        "TIMELINE_DATA": timelines(),
+    }
 
 
 def workload() -> Picture:
@@ -80,3 +93,22 @@ def _look(thing: BlockPool | BlockTable) -> Picture:
         "blocks": list(thing.blocks),
         "num_tokens": thing.num_tokens,
     }
+
+
+def softmax() -> Picture:
+    """Run the reference's softmax over the blocks of chapter 3's sequence, for each block size and each query.
+
+    `runs[block size][query's position]` has the sums after each block that the query sees.
+    """
+    runs = {size: [_sums(query, position, size) for position, query in enumerate(QUERIES)] for size in TABLES}
+    return {"keys": KEYS, "queries": QUERIES, "values": VALUES, "tables": TABLES, "runs": runs}
+
+
+def _sums(query: float, position: int, block_size: int) -> list[Picture]:
+    softmax = OnlineSoftmax(1)
+    sums: list[Picture] = []
+    for first in range(0, position + 1, block_size):
+        seen = range(first, min(first + block_size, position + 1))
+        softmax.add([query * KEYS[each] for each in seen], [[float(VALUES[each])] for each in seen])
+        sums.append({"maximum": softmax.maximum, "total": softmax.total, "accumulator": list(softmax.accumulator)})
+    return sums

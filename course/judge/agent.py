@@ -69,7 +69,7 @@ class Agent:
     Requests: `{"do": "load", "module", "reference", "symbols", "uses", "beside", "executor", "source"}` first, answered
     with the public methods of each of the reference's classes; `{"do": "start"}` before each scenario; then
     `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
-    number, or None for the module.
+    number, or None for the module; `{"do": "launches"}` for the kernels that the emulator has run.
     Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
     code changed a builtin or a part of the judge. `state` is what can be drawn of the scenario's objects after the
     call, by their number (`views`).
@@ -121,6 +121,8 @@ class Agent:
             self._numbers.clear()
             self._views.clear()
             return None
+        if request["do"] == "launches":
+            return executors.launches()
         return self._do(request)
 
     def _load(self, request: dict[str, Any]) -> dict[str, list[str]]:

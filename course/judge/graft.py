@@ -60,7 +60,7 @@ def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable
     for name, value in _own_members(reference).items():
         if isinstance(value, type):
             _graft_class(module, name, value, asked, scope)
-        elif name not in asked:
+        elif name not in asked and not (name.startswith("_") and hasattr(module, name)):
             setattr(module, name, _rebind(value, scope))
         if not name.startswith("_"):
             scope[name] = getattr(module, name)
@@ -139,6 +139,8 @@ def _rebind(value: Any, scope: dict[str, Any]) -> Any:
         return property(*(part and _rebind(part, scope) for part in (value.fget, value.fset, value.fdel)))
     if isinstance(value, staticmethod | classmethod):
         return type(value)(_rebind(value.__func__, scope))
+    if value.__globals__.get("__name__") != scope["__name__"]:
+        return value  # a named tuple's methods are made elsewhere, and see nothing of the module
     copy = types.FunctionType(value.__code__, scope, value.__name__, value.__defaults__, value.__closure__)
     copy.__kwdefaults__ = value.__kwdefaults__
     return copy

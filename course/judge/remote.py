@@ -153,11 +153,24 @@ class Solution:
 
 
 def shorten(value: object, limit: int = 160) -> str:
-    """Return `repr(value)`, with the middle left out where it is long."""
-    text = repr(value)
+    """Return `repr(value)`, with floats to ten digits and the middle left out where it is long.
+
+    The last digits of a sum or an exponential are not the same on every Python, and nobody reads them.
+    """
+    text = repr(_to_ten_digits(value))
     if len(text) <= limit:
         return text
     return f"{text[: limit - 40]} … {text[-30:]}"
+
+
+def _to_ten_digits(value: object) -> object:
+    if type(value) is float:
+        return float(f"{value:.10g}")
+    if type(value) is list:
+        return [_to_ten_digits(each) for each in value]
+    if type(value) is tuple:
+        return tuple(_to_ten_digits(each) for each in value)
+    return value
 
 
 def _call_text(do: str, on: Handle | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 WATCHED_BLOCKS = 16  # larger pools are not drawn block by block
+LOOKS_AT = ("BlockPool.num_free", "BlockPool.ref_count")  # what a look calls, and a learner may have written
 
 
 def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[str, Any]] | None:
@@ -19,4 +21,27 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "blocks": list(value.blocks),
             "num_tokens": value.num_tokens,
         }
+    if class_name == "Sequence":
+        # What is stored, and nothing that an answer derives from it: that may be what is still to be written.
+        return lambda: {
+            "num_prompt": value.num_prompt,
+            "num_tokens": len(value.tokens) + value.num_unread,
+            "num_computed": value.table.num_tokens,
+            "num_blocks": len(value.table.blocks),
+            "max_new_tokens": value.max_new_tokens,
+            "ended": value.ended,
+        }
+    if class_name == "OnlineSoftmax":
+        return lambda: {
+            "maximum": _number(value.maximum),
+            "total": _number(value.total),
+            "accumulator": [_number(number) for number in value.accumulator],
+        }
     return None
+
+
+def _number(value: Any) -> Any:
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.10g}") if math.isfinite(value) else str(value)

@@ -1,20 +1,27 @@
 """Pictures that move, and the quizzes: what they say is what Python says, by mouse, by keyboard and by ear."""
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from course.browser import timeline
 from course.browser.output import NODE_MODULES
-from course.browser.pictures import BLOCK_SIZE, MAX_LEN, story, workload
+from course.browser.pictures import BLOCK_SIZE, KEYS, MAX_LEN, QUERIES, TABLES, VALUES, softmax, story, workload
 from course.judge.stub import exercise_solution
 from solutions.utilization import paged_utilization, reserved_utilization
 
 pytestmark = pytest.mark.browser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PICTURES = {"course-waste": "why-paging/", "course-blocks": "block-pool/"}
+PICTURES = {
+    "course-waste": "why-paging/",
+    "course-blocks": "block-pool/",
+    "course-softmax": "paged-attention/",
+    "course-timeline": "continuous-batching/",
+}
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
 
@@ -31,7 +38,7 @@ def open_picture(visit, tag: str) -> Locator:
 
 
 def set_slider(drawn: Locator, label: str, value: int) -> None:
-    drawn.get_by_label(label).evaluate(
+    drawn.get_by_role("slider", name=label).evaluate(
         "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', {bubbles: true})); }", value
     )
 
@@ -271,6 +278,199 @@ def test_what_is_played_stays_until_the_reader_chooses(chapter):
     expect(drawn.locator("[aria-current=step]")).to_contain_text("C.append(14)")
 
 
+# The softmax in one pass.
+
+
+def sums_shown(drawn: Locator) -> dict[str, str]:
+    return drawn.locator(".softmax-sums").evaluate(
+        """list => Object.fromEntries([...list.querySelectorAll('dt')].map(term =>
+            [term.textContent, term.nextSibling.textContent]))"""
+    )
+
+
+def figures(text: str) -> str:
+    return text.replace("−", "-")
+
+
+def in_two_passes(position: int) -> float:
+    """The chapter's attention of one query over the keys that it sees, by the textbook."""
+    weights = [math.exp(QUERIES[position] * key) for key in KEYS[: position + 1]]
+    return sum(weight * value for weight, value in zip(weights, VALUES, strict=False)) / sum(weights)
+
+
+def test_the_softmax_is_python_s_at_every_step(visit):
+    """For every block size and query: the sums after each block, and the weights of the keys read so far."""
+    drawn = open_picture(visit, "course-softmax")
+    for at, size in enumerate(TABLES):
+        set_slider(drawn, "Block size", at)
+        for position in range(len(QUERIES)):
+            set_slider(drawn, "Query at position", position)
+            runs = softmax()["runs"][size][position]
+            for step, sums in enumerate(runs, 1):
+                set_slider(drawn, "Step", step)
+                shown = {term: figures(text).split(" = ")[-1] for term, text in sums_shown(drawn).items()}
+                result = sums["accumulator"][0] / sums["total"]
+                assert shown["total"] == f"{sums['total']:.3f}"
+                assert shown["accumulator"] == f"{sums['accumulator'][0]:.3f}"
+                assert float(shown["maximum"]) == pytest.approx(sums["maximum"])
+                assert shown["result so far"] == f"{result:.3f}"
+                assert shown["in two passes"] == f"{in_two_passes(position):.3f}"
+            assert shown["result so far"] == shown["in two passes"]
+            shares = drawn.locator(".softmax-key").evaluate_all(
+                "keys => keys.map(key => Number(key.style.getPropertyValue('--share')))"
+            )
+            assert sum(shares) == pytest.approx(1)
+            assert not any(shares[position + 1 :])
+
+
+def test_the_softmax_table_is_python_s():
+    text = (DOCS / "paged-attention.md").read_text("utf-8")
+    inside = text.split("/// html | course-softmax")[1].split("///")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in inside.splitlines() if line[:3] == "| 5"]
+    rows += [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in inside.splitlines()
+        if line[:3] in ("| 2", "| 7")
+    ]
+    expected, before = [], -math.inf
+    for block, sums in zip(TABLES[4], softmax()["runs"][4][10], strict=True):
+        numbers = (math.exp(before - sums["maximum"]), sums["total"], sums["accumulator"][0])
+        result = sums["accumulator"][0] / sums["total"]
+        expected.append([f"{block}", f"{sums['maximum']}", *(f"{number:.3f}" for number in (*numbers, result))])
+        before = sums["maximum"]
+    assert rows == expected
+    assert f"{in_two_passes(10):.3f}" in inside
+
+
+def test_a_rising_maximum_is_told_in_words(visit):
+    drawn = open_picture(visit, "course-softmax")
+    words = drawn.locator(".softmax-words")
+    expect(words).to_contain_text("The block table says 5, 2 and 7.")
+    for _ in range(2):
+        drawn.get_by_role("button", name="Next step").click()
+    expect(words).to_contain_text("Block 2 brings 4 scores: 1.8, −0.3, 0.9 and 2.4.")
+    expect(words).to_contain_text("The maximum rises from 1.1 to 2.4, so both sums so far are multiplied by 0.273.")
+    seen = drawn.locator(".softmax-key .for-screen-readers")
+    expect(seen.nth(7)).to_have_text("position 7: score 2.4, value 7, 42 % of the weight")
+    expect(seen.nth(8)).to_have_text("position 8: score −1.2, value 5")
+    expect(seen.nth(11)).to_have_text("position 11: later than the query, not seen")
+    expect(drawn.get_by_label("Query at position")).to_have_attribute(
+        "aria-valuetext", "10, which sees 11 keys: 3 blocks, result 6.605"
+    )
+
+
+def test_a_learner_s_softmax_is_played_to_where_it_went_wrong(visit_with):
+    visit = visit_with(reduced_motion="reduce")
+    bench = visit.exercise("online-softmax")
+    drawn = picture(visit.page, "course-softmax")
+    expect(drawn.get_by_role("button", name="Play your last run")).to_be_hidden()
+    bench.write(exercise_solution("online-softmax").replace("        self.total *= rescale\n", ""))
+    bench.check().get_by_role("button", name="Play these calls in the picture").click()
+    drawn.get_by_role("button", name="Pause").click()
+    expect(drawn.get_by_label("What to play").locator("option:checked")).to_contain_text("fails")
+    expect(drawn.get_by_label("Block size")).to_be_hidden()
+    drawn.get_by_role("slider", name="Step").focus()
+    visit.page.keyboard.press("End")
+    expect(drawn.locator(".softmax-words")).to_contain_text("Here it goes wrong: softmax.total gave 2.0")
+    expect(drawn.locator(".softmax-words")).to_contain_text("Expected: 1.135")
+    assert sums_shown(drawn)["total"] == "2.000"
+    expect(drawn.locator(".softmax-block:visible")).to_have_count(2)
+
+
+def test_a_right_softmax_can_be_played_whole(visit):
+    bench = visit.exercise("online-softmax")
+    drawn = picture(visit.page, "course-softmax")
+    bench.write(exercise_solution("online-softmax"))
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+    options = drawn.get_by_label("What to play").locator("optgroup option")
+    assert options.count() == bench.verdict.locator(".check").count()
+    for value in options.evaluate_all("options => options.map(option => option.value)"):
+        drawn.get_by_label("What to play").select_option(value)
+        last = int(drawn.get_by_role("slider", name="Step").get_attribute("max"))
+        for step in range(last + 1):
+            set_slider(drawn, "Step", step)
+            words = drawn.locator(".softmax-words").inner_text()
+            assert not re.search("wrong|undefined|NaN", words)
+            assert ("Before the first call." in words) == (step == 0)
+        shown = sums_shown(drawn)
+        assert shown["result so far"] == "no key yet" or re.match(r"−?\d", shown["result so far"])
+    drawn.get_by_label("What to play").select_option("0")
+    expect(drawn.get_by_label("Block size")).to_be_visible()
+
+
+# The timeline.
+
+SIGNS = {"w": "w", "x": "x", "f": "f", "i": "i", "-": "", "d": "1"}
+
+
+def test_the_timeline_s_table_is_the_reference_s():
+    """The table in the text is the run that the picture begins with."""
+    text = (DOCS / "continuous-batching.md").read_text("utf-8")
+    inside = text.split("/// html | course-timeline")[1].split("///")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in inside.splitlines() if re.match(r"\| \d", line)
+    ]
+    steps = timeline.run(*timeline.START.values())
+    cells = [[SIGNS.get(sign) or (str(ord(sign) - 64) if sign.isupper() else "") for sign in step] for step in steps]
+    assert rows == [[str(number), *row] for number, row in enumerate(cells, 1)]
+
+
+def said(words: str) -> dict[str, str]:
+    """Read a step's sentences back into a sign for each request."""
+    signs = {}
+    for pattern, sign in (
+        (r"([A-F, and]+) decodes?\.", "d"),
+        (r"([A-F, and]+) waits?\.", "w"),
+        (r"([A-F, and]+) (?:has|have) finished", "f"),
+        (r"([A-F, and]+) gives? way", "x"),
+        (r"([A-F, and]+) runs? and", "i"),
+    ):
+        for names in re.findall(pattern, words):
+            signs |= dict.fromkeys(re.findall("[A-F]", names), sign)
+    return signs | {name: chr(64 + int(count)) for name, count in re.findall(r"([A-F]) computes (\d+) token", words)}
+
+
+@pytest.mark.parametrize("place", [(2, 1, 2), (0, 0, 0), (9, 3, 4)])
+def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
+    drawn = open_picture(visit, "course-timeline")
+    for label, index in zip(("Pool", "Arrivals", "Token budget"), place, strict=True):
+        set_slider(drawn, label, index)
+    pool, gap, budget = (
+        values[index] for values, index in zip((timeline.POOLS, timeline.GAPS, timeline.BUDGETS), place, strict=True)
+    )
+    steps = timeline.run(pool, gap, budget)
+    expect(drawn.locator(".steps input")).to_have_attribute("max", str(len(steps)))
+    for number, step in enumerate(steps, 1):
+        drawn.get_by_role("button", name="Next step").click()
+        words = drawn.locator(".blocks-words")
+        expect(words).to_contain_text(f"Step {number}.")
+        wanted = {name: sign for name, sign in zip(timeline.REQUESTS, step, strict=True) if sign != "-"}
+        assert said(words.inner_text()) == wanted, words.inner_text()
+        assert f"of {pool} blocks" in words.inner_text()
+    assert drawn.locator(".timeline-labels .owner").all_inner_texts() == list(timeline.REQUESTS)
+
+
+def test_a_run_of_the_reader_s_own_in_the_timeline(visit):
+    bench = visit.exercise("preempt")
+    drawn = picture(visit.page, "course-timeline")
+    bench.write(exercise_solution("preempt"))
+    bench.check()
+    drawn.get_by_label("What to play").select_option(label="check 6, holds: tries again after preempting")
+    expect(drawn.get_by_label("Pool")).to_be_hidden()
+    drawn.locator(".steps input").press("End")
+    expect(drawn.locator(".blocks-words")).to_have_text(
+        "Step 2. a decodes. b and c give way: their blocks go back, and they wait at the front. "
+        "In use: 1 token, 2 of 3 blocks."
+    )
+    bench.write(exercise_solution("preempt").replace("appendleft", "append"))
+    bench.check()
+    bench.verdict.get_by_role("button", name="See these steps in the picture").click()
+    expect(drawn.get_by_label("What to play")).to_have_value(re.compile(r"\d+"))
+    drawn.locator(".steps input").press("End")
+    expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: scheduler.waiting gave")
+
+
 # Quizzes.
 
 
@@ -370,8 +570,8 @@ def test_nothing_jumps_when_a_picture_is_drawn_or_stepped(visit_with, tag, viewp
     assert abs(after - before) <= 4
     assert visit.page.evaluate(quiz) == pytest.approx(quizzes, abs=2)
     assert visit.page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
-    if tag == "course-blocks":
-        for _ in story()["calls"]:
+    if tag != "course-waste":
+        for _ in range(int(drawn.get_by_role("slider", name="Step").get_attribute("max"))):
             drawn.get_by_role("button", name="Next step").click()
             assert abs(visit.page.evaluate(height, tag) - after) <= 1
 
@@ -396,6 +596,8 @@ def test_axe_finds_nothing(visit_with, path, scheme, viewport):
     visit.page.locator(".cm-content").last.wait_for()
     if tag == "course-blocks":
         drawn.get_by_role("button", name="C.append(1)").click()
+    if tag == "course-softmax":
+        drawn.get_by_role("button", name="Next step").click()
     for quiz, option in ((0, 0), (1, 1)):
         visit.page.locator("course-quiz").nth(quiz).get_by_role("radio").nth(option).click()
     visit.page.evaluate("document.querySelectorAll('.md-content details').forEach(fold => { fold.open = true; })")

@@ -62,11 +62,7 @@ class Driver:
         for each in step.batch:
             sampled += self._compute(each)
         for sequence, token in sampled:
-            sequence.num_unread -= 1
-            if token == EOS:
-                sequence.ended = True
-            else:
-                sequence.tokens.append(token)
+            sequence.take(None if token == EOS else token)
         self.scheduler.free_finished()
         self.check(step)
         return step

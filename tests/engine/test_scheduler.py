@@ -232,7 +232,7 @@ def test_policy(case: Callable[[Any], None]) -> None:
 # (entry of the catalogue, what stands in the source, what to put there)
 BUGS = [
     ("SC01", "sequence.table.missing_blocks(sequence.num_tokens) <= self.pool.num_free", "True or True"),
-    ("SC03", "for sequence in reversed(self.running)", "for sequence in self.running"),
+    ("SC03", "for each in reversed(self.running)", "for each in self.running"),
     ("SC04", "self.waiting.appendleft(sequence)", "self.waiting.append(sequence)"),
     ("SC13", "if needed > self.capacity:", "if False:"),
     ("SC14", "if needed > self.capacity:", "if needed >= self.capacity:"),
@@ -261,17 +261,17 @@ BUGS = [
         "bool(self.waiting or self.running)",
         "bool(self.waiting or any(each.is_decoding for each in self.running))",
     ),
-    ("SC24", "key=lambda each: not each.is_decoding", "key=lambda each: each.is_decoding"),
+    ("SC24", "key=lambda sequence: not sequence.is_decoding", "key=lambda sequence: sequence.is_decoding"),
     ("SC26", "min(sequence.num_uncomputed, self.max_step_tokens - step.num_tokens)", "sequence.num_uncomputed"),
     (
         "SC27",
-        "while sequence.num_computed and not self.put_into(step, sequence):",
+        "while sequence.num_computed and not self.put_into(step, sequence):  # preempted, it has none computed",
         "if not self.put_into(step, sequence):\n              for _ in range(1):",
     ),
     (
         "SC28",
-        "                    break\n",
-        "                    self.running.remove(sequence)\n                    break\n",
+        "                    return\n",
+        "                    self.running.remove(sequence)\n                    return\n",
     ),
     ("SC32", "            sequence.num_skips = 0\n", ""),
     ("SC33", "return len(self.tokens) + self.num_unread", "return self.num_prompt + self.num_unread"),

@@ -20,10 +20,12 @@ def report_of(exercise: Exercise, source: str) -> dict[str, Any]:
     return judge(exercise, source).as_dict()
 
 
-def test_the_exercises_of_chapters_1_and_2_are_there() -> None:
+def test_the_exercises_are_there_in_course_order() -> None:
     assert [exercise.id for exercise in load_exercises()] == [
         *("kv-bytes", "utilization", "concurrency"),
         *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
+        *("kv-write-gather", "online-softmax", "paged-attention", "paged-attention-torch"),
+        *("sequence-phase", "schedule-step", "look-ahead", "chunked-prefill", "preempt"),
         *("triton-slot-write", "triton-decode", "triton-paged-attention", "find-strides", "find-mask"),
     ]
 
@@ -46,6 +48,15 @@ def test_the_reference_passes(exercise: Exercise) -> None:
         report = report_of(exercise, source)
         assert report["status"] == "pass", report["tests"][-1]
         assert [test["name"] for test in report["tests"]] == [check.name for check in exercise.checks]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "exercise", [each for each in load_exercises() if "gpu" in each.executors], ids=lambda exercise: exercise.id
+)
+def test_the_reference_passes_on_a_gpu(exercise: Exercise) -> None:
+    report = judge(exercise, exercise_solution(exercise.id), executor="gpu").as_dict()
+    assert report["status"] == "pass", report["tests"][-1]
 
 
 @EXERCISES
@@ -145,6 +156,14 @@ def test_one_exercise_does_not_fail_for_anothers_mistake() -> None:
     assert verdicts == {"block-table": "fail", "slot-mapping": "pass", "fork": "pass", "copy-on-write": "fail"}
 
 
+def test_a_helper_of_ones_own_may_be_called_as_one_of_the_reference_s() -> None:
+    """The reference has a `_dot` too, which takes other arguments."""
+    source = reference_source("scalar_attention").replace("scale * _dot(query, key)", "_dot(scale, query, key)")
+    source = source.replace("def _dot(a: Vector, b: Vector)", "def _dot(scale: float, a: Vector, b: Vector)")
+    source = source.replace("return sum(x * y", "return scale * sum(x * y")
+    assert report_of(find_exercise("paged-attention"), source)["status"] == "pass"
+
+
 def test_a_lost_run_is_reported_from_its_events() -> None:
     posted: list[Any] = []
     page.check("block-pool", exercise_solution("block-pool"), lambda events: posted.append(json.loads(events)))
@@ -152,7 +171,13 @@ def test_a_lost_run_is_reported_from_its_events() -> None:
     report = json.loads(page.lost("block-pool", json.dumps(posted[: upto + 2]), "timeout"))
     assert report["status"] == "fail"
     assert [test["status"] for test in report["tests"]] == ["pass", "pass", "pass", "pass", "fail"]
-    assert report["tests"][-1]["message"] == "pool.allocate(2) did not end within 2 s (an endless loop?)"
+    assert report["tests"][-1]["message"] == (
+        "pool.allocate(2) did not end within 2 s (an endless loop?)\n"
+        "Each call is followed by a look at num_free and ref_count: it may be in one of these."
+    )
+    first = find_exercise("fork").checks[0].name  # a fork's learner has written nothing that a look calls
+    elsewhere = json.loads(page.lost("fork", json.dumps([[["check", first]]]), "timeout"))
+    assert elsewhere["tests"][-1]["message"] == "the check did not end within 2 s (an endless loop?)"
     assert json.loads(page.lost("block-pool", "[]", "stopped"))["status"] == "error"
 
 

@@ -50,6 +50,13 @@ def load(name: str) -> dict[str, Any]:
     }
 
 
+def launches() -> list[dict[str, Any]]:
+    """Return the launches of kernels that the emulator has run since it was last asked."""
+    from course import emulator
+
+    return emulator.launches()
+
+
 def _module(name: str) -> ModuleType:
     if name == "emulator":
         from course.judge.executors import emulator
