@@ -61,12 +61,7 @@ def locate(block_table_ptr, start, limit, BLOCK_SIZE: tl.constexpr, TILE: tl.con
     Both are `[TILE]`. Positions at `limit` or beyond are not looked up: their block may be any. Block numbers are
     widened to 64 bits, and so is every address computed from them: a pool may hold more than 2³¹ elements.
     """
-    position = start + tl.arange(0, TILE)
-    if BLOCK_SIZE >= TILE:  # the tile lies in one block
-        block = tl.full([TILE], tl.load(block_table_ptr + start // BLOCK_SIZE), tl.int32)
-    else:
-        block = tl.load(block_table_ptr + position // BLOCK_SIZE, mask=position < limit, other=0)
-    return block.to(tl.int64), position % BLOCK_SIZE
+    raise NotImplementedError("triton-decode: locate is not written yet")
 
 
 @triton.jit
@@ -89,12 +84,7 @@ def online_softmax(scores, values, acc, largest, total):
     `acc` is the sum of the values weighted by `exp2(score - largest)`, `total` the sum of those weights. When a tile
     raises `largest`, what was summed before is scaled down to the new one.
     """
-    new_largest = tl.maximum(largest, tl.max(scores, 1))
-    rescale = tl.exp2(largest - new_largest)
-    weights = tl.exp2(scores - new_largest[:, None])
-    total = total * rescale + tl.sum(weights, 1)
-    acc = tl.dot(weights.to(values.dtype), values, acc * rescale[:, None], input_precision="ieee")
-    return acc, new_largest, total
+    raise NotImplementedError("triton-decode: online_softmax is not written yet")
 
 
 @triton.jit
@@ -117,39 +107,7 @@ def decode_kernel(
     HEADS: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr,  # HEADS, DIMS: GROUP and HEAD_DIM, rounded up
 ):  # fmt: skip
     """One program: the one query of a sequence, in all the query heads that share a KV head."""
-    kv_head = tl.program_id(0)
-    seq = tl.program_id(1)
-    row = tl.load(query_start_loc_ptr + seq).to(tl.int64)
-    if row == tl.load(query_start_loc_ptr + seq + 1):
-        return
-    context_len = tl.load(context_lens_ptr + seq)
-    block_table_ptr = block_tables_ptr + seq.to(tl.int64) * table_stride
-
-    lane = tl.arange(0, HEADS)[:, None]
-    head = kv_head * GROUP + lane
-    dim = tl.arange(0, DIMS)[None, :]
-    mask = (lane < GROUP) & (dim < HEAD_DIM)
-    query = tl.load(queries_ptr + row * query_row_stride + head * query_head_stride + dim, mask=mask, other=0.0)
-    acc = tl.zeros([HEADS, DIMS], tl.float32)
-    largest = tl.full([HEADS], float("-inf"), tl.float32)
-    total = tl.zeros([HEADS], tl.float32)
-    for start in range(0, context_len, TILE):
-        block, offset = locate(block_table_ptr, start, context_len, BLOCK_SIZE, TILE)
-        valid = start + tl.arange(0, TILE) < context_len
-        keys = load_tile(
-            keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-        )  # fmt: skip
-        values = load_tile(
-            values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-        )  # fmt: skip
-        scores = tl.dot(query, keys.T, input_precision="ieee") * scale
-        scores = tl.where(valid[None, :], scores, float("-inf"))
-        acc, largest, total = online_softmax(scores, values, acc, largest, total)
-
-    out = out_ptr + row * out_row_stride + head * out_head_stride + dim
-    tl.store(out, weighted_mean(acc, total).to(out_ptr.dtype.element_ty), mask=mask)
+    raise NotImplementedError("triton-decode: decode_kernel is not written yet")
 
 
 @triton.jit
@@ -166,51 +124,7 @@ def prefill_kernel(
     QUERIES: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr,  # DIMS: HEAD_DIM, rounded up
 ):  # fmt: skip
     """One program: a tile of QUERIES new tokens of one sequence, in one query head. Serves any number of new tokens."""
-    head = tl.program_id(0)
-    kv_head = head // GROUP
-    seq = tl.program_id(2)
-    first_row = tl.load(query_start_loc_ptr + seq).to(tl.int64)
-    query_len = tl.load(query_start_loc_ptr + seq + 1) - first_row.to(tl.int32)
-    # The last tiles have the most keys to read: they start first.
-    first_query = (tl.num_programs(1) - 1 - tl.program_id(1)) * QUERIES
-    if first_query >= query_len:
-        return
-    context_len = tl.load(context_lens_ptr + seq)
-    block_table_ptr = block_tables_ptr + seq.to(tl.int64) * table_stride
-
-    index = first_query + tl.arange(0, QUERIES)  # among the sequence's new tokens, which are the last of its context
-    position = context_len - query_len + index
-    row = (first_row + index)[:, None]
-    dim = tl.arange(0, DIMS)[None, :]
-    mask = (index < query_len)[:, None] & (dim < HEAD_DIM)
-    query = tl.load(queries_ptr + row * query_row_stride + head * query_head_stride + dim, mask=mask, other=0.0)
-    acc = tl.zeros([QUERIES, DIMS], tl.float32)
-    largest = tl.full([QUERIES], float("-inf"), tl.float32)
-    total = tl.zeros([QUERIES], tl.float32)
-    # No query of the tile sees a key at `limit` or beyond; every one sees all the keys before `common`.
-    first_position = context_len - query_len + first_query
-    limit = tl.minimum(first_position + QUERIES, context_len)
-    common = (first_position + 1) // TILE * TILE
-    for diagonal in tl.static_range(2):  # first the tiles that need no causal mask, then those that do
-        for start in range(common if diagonal else 0, limit if diagonal else common, TILE):
-            block, offset = locate(block_table_ptr, start, limit, BLOCK_SIZE, TILE)
-            key_position = start + tl.arange(0, TILE)
-            valid = key_position < limit
-            keys = load_tile(
-                keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-            )  # fmt: skip
-            values = load_tile(
-                values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-            )  # fmt: skip
-            scores = tl.dot(query, keys.T, input_precision="ieee") * scale
-            if diagonal:
-                scores = tl.where(key_position[None, :] <= position[:, None], scores, float("-inf"))
-            acc, largest, total = online_softmax(scores, values, acc, largest, total)
-
-    out = out_ptr + row * out_row_stride + head * out_head_stride + dim
-    tl.store(out, weighted_mean(acc, total).to(out_ptr.dtype.element_ty), mask=mask)
+    raise NotImplementedError("triton-paged-attention: prefill_kernel is not written yet")
 
 
 def paged_attention(
@@ -234,32 +148,7 @@ def paged_attention(
     of `out` that belong to no sequence are left as they are. `ValueError` for a block size, head size or number of
     heads that the kernels do not support.
     """
-    check_supported(queries, cache)
-    out = queries.new_empty(queries.shape) if out is None else out
-    num_seqs = len(context_lens)
-    if num_seqs == 0 or max_query_len == 0:
-        return out
-    num_heads, head_dim = queries.shape[1:]
-    _, block_size, num_kv_heads, _ = cache.keys.shape
-    group = num_heads // num_kv_heads
-    dims = triton.next_power_of_2(head_dim)
-    scale_strides = (0, 0) if cache.key_scales is None else cache.key_scales.stride()
-    arguments = (
-        out, queries, cache.keys, cache.values, cache.key_scales, cache.value_scales,
-        block_tables, query_start_loc, context_lens, scale * LOG2_E,
-        *out.stride()[:2], *queries.stride()[:2], *cache.keys.stride()[:3], *scale_strides, block_tables.stride(0),
-        group, head_dim, block_size,
-    )  # fmt: skip
-    if max_query_len == 1:
-        tile, warps, stages = DECODE_TILES[queries.element_size(), dims]
-        heads = max(16, triton.next_power_of_2(group))  # the tensor cores multiply 16 rows at a time
-        decode_kernel[(num_kv_heads, num_seqs)](*arguments, heads, dims, tile, num_warps=warps, num_stages=stages)
-    else:
-        tile_queries, tile, warps, stages = PREFILL_TILES[queries.element_size(), dims]
-        prefill_kernel[(num_heads, triton.cdiv(max_query_len, tile_queries), num_seqs)](
-            *arguments, tile_queries, dims, tile, num_warps=warps, num_stages=stages
-        )  # fmt: skip
-    return out
+    raise NotImplementedError("triton-paged-attention: paged_attention is not written yet")
 
 
 def check_supported(queries: torch.Tensor, cache: LayerCache) -> None:
