@@ -81,7 +81,7 @@ def all_new_tokens_count(solution: Any) -> None:
 
 
 def a_quieter_token_leaves_the_scale(solution: Any) -> None:
-    """When 0.5 joins a block of scale 1/127, the scale stays, and so do the integers that are there.
+    """When 0.25 joins a block of scale 1/127, the scale stays, and so do the integers that are there.
 
     Nothing was lost, so nothing has to be touched: the usual case of a decode.
     """
@@ -218,6 +218,20 @@ def each_block_takes_its_own_rows(solution: Any) -> None:
     expect(cache.keys, [[[[127]], EMPTY], [[[32]], [[127]]]])
     expect(cache.key_scales, [[100 / 127], [4 / 127]])
     expect(cache.value_scales, [[100 / 127], [4 / 127]])
+
+
+def a_chunk_is_appended_at_once(solution: Any) -> None:
+    """Of 16 rising tokens that one write puts into one block, each is off by at most half a step.
+
+    The scale is known before anything is rounded. Token by token, the first one would be rounded 16 times.
+    """
+    cache = solution.Int8Cache(1, 16, as_="cache")
+    rows = [[[number]] for number in RISING]
+    solution.write_kv(rows, rows, cache, list(range(16)))
+    expect(cache.key_scales, [[max(RISING) / 127]])
+    integers = cache.keys
+    expect(_shape(integers, int), [[[["number"]]] * 16], what="the keys of block 0")
+    _expect_bound(rows, integers[0], [max(RISING) / 127], growths=[0])
 
 
 def a_block_starts_anew_at_its_first_slot(solution: Any) -> None:

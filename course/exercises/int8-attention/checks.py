@@ -200,8 +200,10 @@ def _as_floats(case: Case) -> Case:
 def _expect_attention(solution: Any, case: Case, cache_dtype: str = "int8", head_first: bool = False) -> None:
     out = _attention(solution, case, "float32", cache_dtype, head_first)
     for row, heads in enumerate(_in_float64(case)):
-        for head, wanted in enumerate(heads):
-            expect(out[row][head], wanted, what=f"the output of row {row}, head {head}", within=1e-5)
+        for head, numbers in enumerate(heads):
+            for dim, wanted in enumerate(numbers):
+                what = f"number {dim} of row {row}, head {head} of the output"
+                expect(out[row][head][dim], wanted, what=what, within=1e-5)
 
 
 def _attention(solution: Any, case: Case, dtype: str, cache_dtype: str, head_first: bool = False) -> Any:
