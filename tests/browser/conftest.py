@@ -24,6 +24,8 @@ PAGES = {
     2: "block-pool/",
     3: "paged-attention/",
     4: "continuous-batching/",
+    5: "triton-kernel/",
+    7: "int8-kv/",
 }
 # What only a Python needs, in the addresses of its files.
 PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/course.zip")

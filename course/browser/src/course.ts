@@ -20,5 +20,8 @@ definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
 definePicture("course-softmax", () => import("./pictures/softmax"));
 definePicture("course-timeline", () => import("./pictures/batching"));
+definePicture("course-tiles", () => import("./pictures/tiles"));
+definePicture("course-int8", () => import("./pictures/int8"));
+definePicture("course-engine", () => import("./engine/engine"));
 nameTheTheme();
 showInNavigation();

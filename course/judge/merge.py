@@ -11,7 +11,8 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from course.judge.console.parts import (
+from course.judge.exercise import Exercise
+from course.judge.parts import (
     DOCSTRING,
     UNREADABLE,
     Function,
@@ -22,7 +23,6 @@ from course.judge.console.parts import (
     names_used,
     split,
 )
-from course.judge.exercise import Exercise
 from course.judge.stub import exercise_stub, other_symbols, stub_source
 
 
