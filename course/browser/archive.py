@@ -20,7 +20,7 @@ EXERCISES = [exercise for exercise in load_exercises() if exercise.runs_in_page]
 MODULES = {module for exercise in EXERCISES for module in (exercise.module, *exercise.uses)} | {*ENGINE}
 WITH_SOURCE = (
     *(f"course/exercises/{exercise.id}/checks.py" for exercise in EXERCISES),
-    *(f"course/exercises/{exercise.id}/beside.py" for exercise in EXERCISES),
+    *(f"course/exercises/{exercise.id}/{name}.py" for exercise in EXERCISES for name in ("beside", "broken", "fixed")),
     "solutions/__init__.py",
     *(f"solutions/{module}.py" for module in sorted(MODULES)),
 )

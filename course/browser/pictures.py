@@ -39,6 +39,10 @@ QUERIES = (1, 2, 1, -1, 2, 1, -2, 2, -1, 2, 1, -1)
 VALUES = (3, 8, 1, 6, 2, 9, 4, 7, 5, 10, 0, 12)
 TABLES = {1: (9, 2, 14, 0, 5, 11, 3, 7, 12, 1, 8, 4), 2: (5, 2, 7, 0, 3, 6), 4: (5, 2, 7), 8: (2, 0)}
 
+# Chapter 7's block: 16 tokens of 2 heads, one of them ten times quieter; a slider turns one token up.
+INT8_BLOCK_SIZE = 16
+INT8_OUTLIER = 6
+
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
@@ -48,6 +52,7 @@ def pictures() -> dict[str, Picture]:
         "SOFTMAX_DATA": softmax(),
         "TIMELINE_DATA": timelines(),
         "DIVERGENCE_DATA": divergence(),
+        "INT8_DATA": int8(),
     }
 
 
@@ -121,3 +126,13 @@ def _sums(query: float, position: int, block_size: int) -> list[Picture]:
         softmax.add([query * KEYS[each] for each in seen], [[float(VALUES[each])] for each in seen])
         sums.append({"maximum": softmax.maximum, "total": softmax.total, "accumulator": list(softmax.accumulator)})
     return sums
+
+
+def int8() -> Picture:
+    """Return the tokens of chapter 7's block: `tokens[token][head]` is a vector of 4 numbers."""
+    rng = random.Random(7)
+    tokens = [
+        [[round(rng.gauss(0, loudness), 3) for _ in range(4)] for loudness in (1.0, 0.1)]
+        for _ in range(INT8_BLOCK_SIZE)
+    ]
+    return {"block_size": INT8_BLOCK_SIZE, "outlier": INT8_OUTLIER, "tokens": tokens}

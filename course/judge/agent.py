@@ -66,8 +66,8 @@ Snapshot = tuple[str, dict[str, Any], dict[str, Any]]  # a module's name, what i
 class Agent:
     """Holds one learner's module and the objects made from it.
 
-    Requests: `{"do": "load", "module", "symbols", "uses", "beside", "executor", "source"}` first, answered with the
-    public methods of each of the reference's classes; `{"do": "start"}` before each scenario; then
+    Requests: `{"do": "load", "module", "reference", "symbols", "uses", "beside", "executor", "source"}` first, answered
+    with the public methods of each of the reference's classes; `{"do": "start"}` before each scenario; then
     `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
     number, or None for the module; `{"do": "launches"}` for the kernels that the emulator has run.
     Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
@@ -128,8 +128,9 @@ class Agent:
     def _load(self, request: dict[str, Any]) -> dict[str, list[str]]:
         name = request["module"]
         executor = executors.load(request["executor"]) if request["executor"] else {}
-        beside = _load_beside(request["beside"])
-        reference = graft.reference_module(name)
+        # What an exercise needs beside the answer.
+        beside = graft.load_file(request["beside"], "beside") if request["beside"] else None
+        reference = graft.reference_module(name, request["reference"])
         used = [graft.reference_module(each) for each in request["uses"]]
         filename = MODULE_FILE.format(module=name)
         methods = _methods_of([*used, reference, *([beside] if beside else [])])
@@ -206,14 +207,6 @@ def _snapshot(module: types.ModuleType) -> Snapshot:
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
-
-
-def _load_beside(path: str | None) -> types.ModuleType | None:
-    """Run what an exercise needs beside the answer: `beside.py` in its folder."""
-    if path is None:
-        return None
-    with open(path, encoding="utf-8") as file:
-        return graft.load_source(file.read(), path, "beside")
 
 
 def _methods_of(modules: list[types.ModuleType]) -> dict[str, list[str]]:

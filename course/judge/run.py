@@ -59,6 +59,7 @@ def _load(exercise: Exercise, source: str, channel: Channel, executor: str | Non
         {
             "do": "load",
             "module": exercise.module,
+            "reference": str(exercise.folder / "fixed.py") if exercise.is_bug else None,
             "symbols": list(exercise.symbols),
             "uses": list(exercise.uses),
             "beside": str(beside) if beside.exists() else None,
@@ -112,9 +113,9 @@ def _run_check(exercise: Exercise, check: Check, session: Session, report: Repor
 
 
 def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, Any]:
-    prefix = f"{exercise.id}: "
-    if error["type"] == "NotImplementedError" and error["message"].startswith(prefix):
-        return {"message": error["message"][len(prefix) :], "unfinished": True}
+    unwritten = _unwritten(exercise, error)
+    if unwritten is not None:
+        return {"message": f"{unwritten} is not written yet", "unfinished": True}
     explanations = {
         "SystemExit": "tried to leave the program (sys.exit?) instead of returning",
         "KeyboardInterrupt": "raised KeyboardInterrupt",
@@ -128,6 +129,14 @@ def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, A
     if error["type"] == "TypeError" and not error["entered"]:
         message = f"{call} does not accept these arguments: keep the signature of the stub"
     return {"message": message, "interpreter": error["text"]}
+
+
+def _unwritten(exercise: Exercise, error: dict[str, Any]) -> str | None:
+    """Return the symbol whose stub raised `error`. Triton has no `raise`: what refuses it shows the line."""
+    said = error["message"] if error["type"] == "NotImplementedError" else ""
+    if exercise.needs == "triton":
+        said += error["message"] + error["text"]
+    return next((each for each in exercise.symbols if f"{exercise.id}: {each} is not written yet" in said), None)
 
 
 def _rebound(module: str, name: str) -> str:

@@ -37,6 +37,8 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "total": _number(value.total),
             "accumulator": [_number(number) for number in value.accumulator],
         }
+    if class_name == "Int8Cache":
+        return lambda: {name: list(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")}
     return None
 
 

@@ -33,6 +33,7 @@ PICTURES = {
     "course-softmax": "paged-attention/",
     "course-timeline": "continuous-batching/",
     "course-divergence": "gpt2-parity/",
+    "course-int8": "int8-kv/",
 }
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
@@ -443,7 +444,7 @@ def said(words: str) -> dict[str, str]:
     return signs | {name: chr(64 + int(count)) for name, count in re.findall(r"([A-F]) computes (\d+) token", words)}
 
 
-@pytest.mark.parametrize("place", [(2, 1, 2), (0, 0, 0), (9, 3, 4)])
+@pytest.mark.parametrize("place", [(2, 1, 1), (0, 0, 0), (7, 3, 3)])
 def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
     drawn = open_picture(visit, "course-timeline")
     for label, index in zip(("Pool", "Arrivals", "Token budget"), place, strict=True):

@@ -26,7 +26,9 @@ def test_the_exercises_are_there_in_course_order() -> None:
         *("block-pool", "block-table", "slot-mapping", "fork", "copy-on-write"),
         *("kv-write-gather", "online-softmax", "paged-attention", "paged-attention-torch"),
         *("sequence-phase", "schedule-step", "look-ahead", "chunked-prefill", "preempt"),
+        *("triton-slot-write", "triton-decode", "triton-paged-attention", "find-strides", "find-mask"),
         *("load-gpt2", "packed-forward", "parity-diagnosis"),
+        *("int8-append", "int8-attention"),
     ]
 
 
@@ -50,21 +52,13 @@ def test_the_reference_passes(exercise: Exercise) -> None:
         assert [test["name"] for test in report["tests"]] == [check.name for check in exercise.checks]
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    "exercise", [each for each in load_exercises() if "gpu" in each.executors], ids=lambda exercise: exercise.id
-)
-def test_the_reference_passes_on_a_gpu(exercise: Exercise) -> None:
-    report = judge(exercise, exercise_solution(exercise.id), executor="gpu").as_dict()
-    assert report["status"] == "pass", report["tests"][-1]
-
-
 @EXERCISES
 def test_the_stub_is_unfinished(exercise: Exercise) -> None:
     for source in (stub_source(exercise.module), exercise_stub(exercise.id)):
         report = report_of(exercise, source)
-        assert (report["status"], report["unfinished"]) == ("fail", True)
-        assert report["tests"][-1]["message"] == f"{exercise.symbols[0]} is not written yet"
+        assert (report["status"], report["unfinished"]) == ("fail", not exercise.is_bug)
+        if not exercise.is_bug:
+            assert report["tests"][-1]["message"] == f"{exercise.symbols[0]} is not written yet"
 
 
 @EXERCISES
@@ -72,6 +66,8 @@ def test_every_symbol_left_unwritten_is_noticed(exercise: Exercise) -> None:
     """Each symbol alone as a stub, the others written: the report names it."""
     from course.judge.stub import replace_symbols, symbol_sources
 
+    if exercise.is_bug:
+        pytest.skip("a bug is whole, and wrong")
     stubs = symbol_sources(exercise_stub(exercise.id))
     for symbol in exercise.symbols:
         source = replace_symbols(reference_source(exercise.module), {symbol: stubs[symbol]})
@@ -144,6 +140,22 @@ def test_states_follow_the_calls() -> None:
     }
     assert list(calls)[:3] == ["pool = BlockPool(4)", "table = BlockTable(pool, 4)", "table.grow(6)"]
     assert "child = table.fork()" in calls
+
+
+def test_a_sequence_is_seen_before_its_properties_are_written() -> None:
+    """What a timeline is drawn from are fields and the table, none of which is the answer's to derive."""
+    report = report_of(find_exercise("sequence-phase"), exercise_stub("sequence-phase"))
+    made = next(call for call in report["tests"][-1]["calls"] if call["call"].startswith("sequence = "))
+    counts = {"num_prompt": 3, "num_tokens": 3, "num_computed": 0, "num_blocks": 0}
+    assert made["state"]["sequence"] == {"kind": "Sequence", **counts, "max_new_tokens": 4, "ended": False}
+
+
+def test_a_named_tuple_of_the_stub_s_keeps_its_methods() -> None:
+    source = exercise_solution("chunked-prefill").replace("step.batch.append(Scheduled(", "step.batch.append(_part(")
+    source += (
+        "\n\ndef _part(*fields: object) -> Scheduled:\n    return Scheduled(*fields)._replace(num_new=fields[1])\n"
+    )
+    assert report_of(find_exercise("chunked-prefill"), source)["status"] == "pass"
 
 
 def test_one_exercise_does_not_fail_for_anothers_mistake() -> None:

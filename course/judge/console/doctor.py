@@ -68,7 +68,8 @@ def _files(exercises: tuple[Exercise, ...]) -> tuple[str, str, str]:
 
 
 def _references(exercises: tuple[Exercise, ...]) -> list[str]:
-    return [f"solutions/{module}.py" for module in _modules(exercises)]
+    bugs = [each.module for each in exercises if each.is_bug]
+    return [f"solutions/{module}.py" for module in _modules(exercises) if module not in bugs]
 
 
 def _modules(exercises: tuple[Exercise, ...]) -> list[str]:

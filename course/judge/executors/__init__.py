@@ -1,6 +1,6 @@
 """What an answer's tensors are made of: each executor offers the same few functions to the checks.
 
-    tensor(values, dtype)                   a tensor of nested lists
+    tensor(values, dtype)                   a tensor of nested lists; None is what nobody has written
     unwritten(shape, dtype)                 memory that nobody has written
     view(tensor, shape, strides, offset)    another look at the same memory
     layer_cache(keys, values, …)            one layer's cache
