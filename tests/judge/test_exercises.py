@@ -52,6 +52,15 @@ def test_the_reference_passes(exercise: Exercise) -> None:
         assert [test["name"] for test in report["tests"]] == [check.name for check in exercise.checks]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "exercise", [each for each in load_exercises() if "gpu" in each.executors], ids=lambda exercise: exercise.id
+)
+def test_the_reference_passes_on_a_gpu(exercise: Exercise) -> None:
+    report = judge(exercise, exercise_solution(exercise.id), executor="gpu").as_dict()
+    assert report["status"] == "pass", report["tests"][-1]
+
+
 @EXERCISES
 def test_the_stub_is_unfinished(exercise: Exercise) -> None:
     for source in (stub_source(exercise.module), exercise_stub(exercise.id)):
