@@ -3,9 +3,11 @@
 The build hands it to the front end's modules as constants, so that a picture is there as soon as its module is.
 """
 
+import json
 import random
 from typing import Any
 
+from course.browser.output import ROOT
 from course.browser.timeline import timelines
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
@@ -49,6 +51,7 @@ def pictures() -> dict[str, Picture]:
         "STORY_DATA": story(),
         "SOFTMAX_DATA": softmax(),
         "TIMELINE_DATA": timelines(),
+        "DIVERGENCE_DATA": divergence(),
         "INT8_DATA": int8(),
     }
 
@@ -81,6 +84,12 @@ def story() -> Picture:
         begun.add(name or call[0])
         calls.append({"call": line, "returned": name or repr(value), "raised": None, "state": state()})
     return {"start": start, "calls": calls}
+
+
+def divergence() -> Picture:
+    """Return chapter 6's planted bugs and their errors at every stage, as they were measured."""
+    measured = json.loads((ROOT / "docs" / "results" / "divergence.json").read_text("utf-8"))
+    return {name: measured[name] for name in ("bound", "passes", "stages", "bugs")}
 
 
 def _look(thing: BlockPool | BlockTable) -> Picture:

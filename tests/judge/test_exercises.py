@@ -27,6 +27,7 @@ def test_the_exercises_are_there_in_course_order() -> None:
         *("kv-write-gather", "online-softmax", "paged-attention", "paged-attention-torch"),
         *("sequence-phase", "schedule-step", "look-ahead", "chunked-prefill", "preempt"),
         *("triton-slot-write", "triton-decode", "triton-paged-attention", "find-strides", "find-mask"),
+        *("load-gpt2", "packed-forward", "parity-diagnosis"),
         *("int8-append", "int8-attention"),
     ]
 
