@@ -21,6 +21,7 @@ PICTURES = {
     "course-blocks": "block-pool/",
     "course-softmax": "paged-attention/",
     "course-timeline": "continuous-batching/",
+    "course-tiles": "triton-kernel/",
 }
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
