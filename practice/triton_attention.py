@@ -74,13 +74,7 @@ def load_tile(
 
     What is not valid is 0, whatever its slot holds, and so is what pads `HEAD_DIM` to `DIMS`.
     """
-    vectors = block * block_stride + offset * slot_stride + kv_head * head_stride
-    dim = tl.arange(0, DIMS)[None, :]
-    tile = tl.load(cache_ptr + vectors[:, None] + dim, mask=valid[:, None] & (dim < HEAD_DIM), other=0.0)
-    if scales_ptr is not None:  # INT8: one scale per block and head
-        scales = block * scales_block_stride + kv_head * scales_head_stride
-        tile = tile.to(tl.float32) * tl.load(scales_ptr + scales, mask=valid, other=0.0)[:, None]
-    return tile.to(dtype)
+    raise NotImplementedError("int8-attention: load_tile is not written yet")
 
 
 @triton.jit

@@ -15,6 +15,7 @@ from course.judge import spawn
 from course.judge.pipe import lines_of
 
 CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
+START_LIMIT = 900.0  # seconds of silence while PyTorch and a model are loaded, before any part is at work
 GRACE = 5.0  # seconds that the child's own watchdog has to name what hangs, before the parent ends the child
 EVENTS_LIMIT = 1 << 30  # bytes that a child may send back
 WORDS_LIMIT = 1 << 20
@@ -45,10 +46,13 @@ class Worker:
         assert process.stdout
         self._process = process
         self._step_limit = step_limit
+        self._silence = START_LIMIT
         self._lines = lines_of(process.stdout, EVENTS_LIMIT)
         self._doing: dict[str, Any] = {"when": "at the start", "requests": []}
 
     def ask(self, task: str, **job: Any) -> Iterator[Event]:
+        # The child says at least once a second that it is alive, so silence means that not even its watchdog runs.
+        self._silence = START_LIMIT if task in ("look", "assemble") else self._step_limit + GRACE
         self._write({"task": task, "step_limit": self._step_limit, **job})
         while True:
             kind, data = self._receive()
@@ -74,8 +78,7 @@ class Worker:
             self._process.stdin.flush()
 
     def _receive(self) -> Event:
-        # The child says at least once a second that it is alive, so silence means that not even its watchdog runs.
-        line = self._lines.next(self._step_limit + GRACE)
+        line = self._lines.next(self._silence)
         if line is None:
             raise self._gone(f"did not come back within {self._step_limit:g} s (an endless loop?)")
         if not line:

@@ -3,9 +3,11 @@
 The build hands it to the front end's modules as constants, so that a picture is there as soon as its module is.
 """
 
+import json
 import random
 from typing import Any
 
+from course.browser.output import ROOT
 from course.browser.timeline import timelines
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
@@ -37,6 +39,10 @@ QUERIES = (1, 2, 1, -1, 2, 1, -2, 2, -1, 2, 1, -1)
 VALUES = (3, 8, 1, 6, 2, 9, 4, 7, 5, 10, 0, 12)
 TABLES = {1: (9, 2, 14, 0, 5, 11, 3, 7, 12, 1, 8, 4), 2: (5, 2, 7, 0, 3, 6), 4: (5, 2, 7), 8: (2, 0)}
 
+# Chapter 7's block: 16 tokens of 2 heads, one of them ten times quieter; a slider turns one token up.
+INT8_BLOCK_SIZE = 16
+INT8_OUTLIER = 6
+
 
 def pictures() -> dict[str, Picture]:
     """Return each constant's value by its name."""
@@ -45,6 +51,8 @@ def pictures() -> dict[str, Picture]:
         "STORY_DATA": story(),
         "SOFTMAX_DATA": softmax(),
         "TIMELINE_DATA": timelines(),
+        "DIVERGENCE_DATA": divergence(),
+        "INT8_DATA": int8(),
     }
 
 
@@ -76,6 +84,12 @@ def story() -> Picture:
         begun.add(name or call[0])
         calls.append({"call": line, "returned": name or repr(value), "raised": None, "state": state()})
     return {"start": start, "calls": calls}
+
+
+def divergence() -> Picture:
+    """Return chapter 6's planted bugs and their errors at every stage, as they were measured."""
+    measured = json.loads((ROOT / "docs" / "results" / "divergence.json").read_text("utf-8"))
+    return {name: measured[name] for name in ("bound", "passes", "stages", "bugs")}
 
 
 def _look(thing: BlockPool | BlockTable) -> Picture:
@@ -112,3 +126,13 @@ def _sums(query: float, position: int, block_size: int) -> list[Picture]:
         softmax.add([query * KEYS[each] for each in seen], [[float(VALUES[each])] for each in seen])
         sums.append({"maximum": softmax.maximum, "total": softmax.total, "accumulator": list(softmax.accumulator)})
     return sums
+
+
+def int8() -> Picture:
+    """Return the tokens of chapter 7's block: `tokens[token][head]` is a vector of 4 numbers."""
+    rng = random.Random(7)
+    tokens = [
+        [[round(rng.gauss(0, loudness), 3) for _ in range(4)] for loudness in (1.0, 0.1)]
+        for _ in range(INT8_BLOCK_SIZE)
+    ]
+    return {"block_size": INT8_BLOCK_SIZE, "outlier": INT8_OUTLIER, "tokens": tokens}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from course.emulator import language, logic, program
@@ -45,13 +45,30 @@ def loop(iterable: Any) -> Iterator[Any]:
     before = {name: value for name, value in frame.f_locals.items() if name not in ended}
     for value in iterable:
         yield value
-        for name, now in frame.f_locals.items():
-            if name in before and _type_changed(before[name], now):
-                raise WouldNotCompile(
-                    f"`{name}` is {type_text(before[name])} before the loop and {type_text(now)} after a round of it",
-                    "what a loop carries from round to round must keep its type: cast it, or start with the right one",
-                )
+        _check_carried(before, frame.f_locals)
     ended.update(frame.f_locals.keys() - before.keys())  # what a loop defines first ends with it
+
+
+def again(number: int, test: Any) -> bool:
+    """Decide whether a `while` has another round."""
+    values, scope = sys._getframe(1).f_locals, program.current().scopes[-1]
+    if number in scope.whiles:
+        _check_carried(scope.whiles[number], values)
+    else:
+        scope.whiles[number] = {name: value for name, value in values.items() if name not in scope.ended}
+    goes_on = bool(unwrap(test))
+    if not goes_on:
+        scope.ended.update(values.keys() - scope.whiles.pop(number).keys())
+    return goes_on
+
+
+def _check_carried(before: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for name, now in values.items():
+        if name in before and _type_changed(before[name], now):
+            raise WouldNotCompile(
+                f"`{name}` is {type_text(before[name])} before the loop and {type_text(now)} after a round of it",
+                "what a loop carries from round to round must keep its type: cast it, or start with the right one",
+            )
 
 
 def branch(test: Any) -> bool:

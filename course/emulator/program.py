@@ -14,13 +14,14 @@ Program = tuple[int, int, int]
 
 @dataclass
 class Scope:
-    """A function that runs: the names whose loop or branch has ended, and what each open branch began with.
+    """A function that runs: the names whose loop or branch has ended, and what each open one began with.
 
-    Those of a branch that is decided by a constant are None.
+    Those of a branch that is decided by a constant are None. `while` loops are told by their number.
     """
 
     ended: set[str] = field(default_factory=set)
     branches: list[dict[str, Any] | None] = field(default_factory=list)
+    whiles: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass

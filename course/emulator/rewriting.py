@@ -106,6 +106,7 @@ class _Rewriter(ast.NodeTransformer):
         self.filename = filename
         self.name = name
         self.loops: list[str] = []  # the kinds of the loops around
+        self.whiles = 0
 
     def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         result = []
@@ -214,10 +215,10 @@ class _Rewriter(ast.NodeTransformer):
         node.test = self.call("branch", node.test)
         either, both = parts[0] | parts[1], parts[0] & parts[1]
         names = [
-            ast.copy_location(ast.Tuple([ast.Constant(name) for name in sorted(each)], ast.Load()), node)
+            ast.copy_location(ast.Tuple([ast.Constant(name) for name in sorted(each)], ast.Load()), node.test)
             for each in (either, both)
         ]
-        return [node, ast.copy_location(ast.Expr(self.call("joined", *names)), node)]
+        return [node, ast.copy_location(ast.Expr(self.call("joined", *names)), node.test)]
 
     def visit_For(self, node: ast.For) -> ast.AST:
         if node.orelse:
@@ -234,7 +235,9 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise self.refuse(node, "Triton's compiler does not know `else` after a loop")
         self.loops.append("while")
-        node.test = self.visit(node.test)
+        self.whiles += 1
+        number = ast.copy_location(ast.Constant(self.whiles), node.test)
+        node.test = self.call("again", number, self.visit(node.test))
         node.body = self.statements(node.body)
         self.loops.pop()
         return node

@@ -12,7 +12,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from course.judge.expect import Failure, same, shorten
+from course.judge.expect import Failure, same
+from course.judge.remote import shorten
 
 Vector = list[float]
 Heads = list[Vector]  # one vector for each head
@@ -197,7 +198,7 @@ def _attend(query: Vector, keys: list[Heads], values: list[Heads], kv_head: int,
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(map(operator.mul, a, b))
+    return float(sum(map(operator.mul, a, b)))
 
 
 def expect_attention(case: Case, out: list[Heads], *, within: float | None = None, why: str | None = None) -> None:

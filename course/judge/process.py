@@ -22,6 +22,8 @@ from course.judge.spawn import StartError
 
 START_LIMIT = 30.0  # seconds for the child's interpreter to come up; the exercise's own limit starts after that
 MEMORY_LIMIT = 1 << 30  # bytes of address space for exercises that need Python alone
+COMPILES = ("gpu", "interpreter")  # executors that need far longer than the emulator, for which limits are set
+COMPILE_LIMIT = 120.0  # seconds; Triton compiles a kernel for each shape
 REPLY_LIMIT = 64 << 20  # bytes that one run may send back, a multiple of what any right answer does
 PIPE_ROOM = 4096  # bytes that an empty pipe takes at once on every system
 
@@ -104,6 +106,8 @@ def judge(exercise: Exercise, source: str, time_limit: float | None = None, exec
 
     `StartError` when there could be no child, `NotAvailable` when the machine lacks what the executor needs.
     """
+    if time_limit is None and executor in COMPILES:
+        time_limit = max(exercise.time_limit, COMPILE_LIMIT)
     if time_limit is not None:
         exercise = exercise._replace(time_limit=time_limit)
     with spawn.child() as process:

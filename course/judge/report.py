@@ -12,6 +12,8 @@ from typing import Any
 from course.judge.exercise import Exercise
 from course.judge.views import LOOKS_AT
 
+COMPILES = "compiles"  # stands among the checks when Triton's compiler refuses what passed them all
+
 
 class Report:
     """Takes events in order (`add`) and gives the report (`as_dict`)."""
@@ -118,7 +120,7 @@ class Report:
 
     def _on_refused(self, message: str, words: str) -> None:
         self._tests.append(
-            _test("compiles", "Triton's compiler takes it.", "") | {"message": message, "interpreter": words}
+            _test(COMPILES, "Triton's compiler takes it.", "") | {"message": message, "interpreter": words}
         )
 
     def _looks(self) -> str:

@@ -37,11 +37,19 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "total": _number(value.total),
             "accumulator": [_number(number) for number in value.accumulator],
         }
+    if class_name == "Int8Cache":
+        return lambda: {name: list(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")}
     return None
 
 
 def _number(value: Any) -> Any:
-    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words."""
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words.
+
+    A whole number loses its point, as it does in a browser.
+    """
     if not isinstance(value, float):
         return value
-    return float(f"{value:.10g}") if math.isfinite(value) else str(value)
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.10g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded

@@ -114,12 +114,23 @@ class GPT2:
         return [LayerCache(num_slots, self.num_heads) for _ in self.layers]
 
     def next_tokens(self, parts: Sequence[Part], caches: Sequence[LayerCache], block_size: int) -> list[int]:
-        """Compute a step and return the greedy next token of each sequence that samples.
+        """Compute a step and return the greedy next token of each sequence that samples. Errors as for `forward`."""
+        hidden = self.forward(parts, caches, block_size)
+        tokens, last = [], -1
+        for part in parts:
+            last += len(part.tokens)
+            if part.samples:
+                logits = self.head.apply(self.ln_f.apply(hidden[last]))
+                tokens.append(logits.index(max(logits)))
+        return tokens
+
+    def forward(self, parts: Sequence[Part], caches: Sequence[LayerCache], block_size: int) -> list[list[float]]:
+        """Compute a step: write the new tokens' keys and values, and return every row's last hidden state.
 
         `UnwrittenSlot` when a block table leads to a slot that was never written.
         """
         hidden = [
-            [token + place for token, place in zip(self.wte[number], self.wpe[position], strict=True)]
+            _add(self.wte[number], self.wpe[position])
             for part in parts
             for position, number in enumerate(part.tokens, part.context_len - len(part.tokens))
         ]
@@ -128,13 +139,7 @@ class GPT2:
             heads = self._attend(layer, cache, hidden, parts, read_slots)
             hidden = [_add(row, layer.attn_c_proj.apply(head)) for row, head in zip(hidden, heads, strict=True)]
             hidden = [_add(row, self._mlp(layer, row)) for row in hidden]
-        tokens, last = [], -1
-        for part in parts:
-            last += len(part.tokens)
-            if part.samples:
-                logits = self.head.apply(self.ln_f.apply(hidden[last]))
-                tokens.append(logits.index(max(logits)))
-        return tokens
+        return hidden
 
     def _attend(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from course.parity.diagnose import Divergence, diagnose, relative_error
+from course.parity.diagnose import Divergence, diagnose, error_of
 from course.parity.record import Record, record_engine, record_reference
 from solutions.engine import Engine
 
@@ -48,7 +48,7 @@ def compare_plan(
 ) -> Comparison:
     """Compare the engine with a record of the truth over one prompt, computed in chunks of the given sizes."""
     ours = record_engine(engine, tokens, chunks)
-    hidden_error = max(map(relative_error, ours.hidden, theirs.hidden))
+    hidden_error = max(map(error_of, ours.hidden, theirs.hidden))
     gap = float((ours.logits.log_softmax(-1) - theirs.logits.log_softmax(-1)).abs().max())
     divergence = diagnose(ours, theirs, tolerance, engine.block_size)
     return Comparison(plan, len(tokens), hidden_error, gap, divergence)

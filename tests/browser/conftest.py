@@ -25,6 +25,8 @@ PAGES = {
     3: "paged-attention/",
     4: "continuous-batching/",
     5: "triton-kernel/",
+    6: "gpt2-parity/",
+    7: "int8-kv/",
 }
 # What only a Python needs, in the addresses of its files.
 PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/course.zip")

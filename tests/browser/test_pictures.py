@@ -9,7 +9,18 @@ from playwright.sync_api import Locator, Page, expect
 
 from course.browser import timeline
 from course.browser.output import NODE_MODULES
-from course.browser.pictures import BLOCK_SIZE, KEYS, MAX_LEN, QUERIES, TABLES, VALUES, softmax, story, workload
+from course.browser.pictures import (
+    BLOCK_SIZE,
+    KEYS,
+    MAX_LEN,
+    QUERIES,
+    TABLES,
+    VALUES,
+    divergence,
+    softmax,
+    story,
+    workload,
+)
 from course.judge.stub import exercise_solution
 from solutions.utilization import paged_utilization, reserved_utilization
 
@@ -22,6 +33,8 @@ PICTURES = {
     "course-softmax": "paged-attention/",
     "course-timeline": "continuous-batching/",
     "course-tiles": "triton-kernel/",
+    "course-divergence": "gpt2-parity/",
+    "course-int8": "int8-kv/",
 }
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
@@ -432,7 +445,7 @@ def said(words: str) -> dict[str, str]:
     return signs | {name: chr(64 + int(count)) for name, count in re.findall(r"([A-F]) computes (\d+) token", words)}
 
 
-@pytest.mark.parametrize("place", [(2, 1, 2), (0, 0, 0), (9, 3, 4)])
+@pytest.mark.parametrize("place", [(2, 1, 1), (0, 0, 0), (7, 3, 3)])
 def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
     drawn = open_picture(visit, "course-timeline")
     for label, index in zip(("Pool", "Arrivals", "Token budget"), place, strict=True):
@@ -470,6 +483,62 @@ def test_a_run_of_the_reader_s_own_in_the_timeline(visit):
     expect(drawn.get_by_label("What to play")).to_have_value(re.compile(r"\d+"))
     drawn.locator(".steps input").press("End")
     expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: scheduler.waiting gave")
+
+
+# Where a planted bug starts.
+
+
+def test_every_bug_shows_its_errors_and_where_they_start(visit):
+    drawn = open_picture(visit, "course-divergence")
+    measured = divergence()
+    for bug in measured["bugs"]:
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug["id"])
+        expect(drawn.locator("caption")).to_have_text(f"Relative errors: {bug['name']}")
+        cells = drawn.locator(".divergence-table tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].slice(1).map(cell => cell.innerText.replace('✗', '').trim()))"
+        )
+        heads = {2 * layer + 1: errors for layer, errors in enumerate(bug["heads"])}
+        for stage, (error, shown) in enumerate(zip(bug["errors"], cells, strict=True)):
+            wanted = [error, *heads.get(stage, [])]
+            assert [float(text) for text in shown if text] == pytest.approx(wanted, rel=0.06), (bug["id"], stage)
+        marked = drawn.locator(".divergence-table td.is-beyond").count()
+        assert marked == sum(error > 1e-4 for error in (*bug["errors"], *(e for layer in bug["heads"] for e in layer)))
+        said = bug["report"] or "no divergence."
+        expect(drawn.locator(".divergence-harness")).to_have_text(f"The harness says (bound 1e-4): {said}")
+
+
+def test_the_first_place_follows_the_bound(visit):
+    drawn = open_picture(visit, "course-divergence")
+    words = drawn.locator(".divergence-words")
+    expect(words).to_have_attribute("aria-live", "polite")
+    for bug, bound, place in (
+        ("none", -4, "nothing"),
+        ("none", -7, "layer 0, heads 1 and 3"),
+        ("gelu", -4, "layer 0, after its heads"),
+        ("gelu", -3, "layer 2, heads 0, 2 and 3"),
+        ("gelu", -2, "nothing"),
+        ("strides", -4, "layer 0, heads 1, 2 and 3"),
+        ("norm", -1, "the logits"),
+        ("positions", -4, "the embedding"),
+    ):
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug)
+        set_slider(drawn, "Bound", bound)
+        expect(words).to_contain_text(f"First beyond the bound of 1e{bound}: {place}.")
+        expect(drawn.get_by_label("Bound")).to_have_attribute("aria-valuetext", re.compile(f"^1e{bound}; .*: {place}$"))
+
+
+def test_the_reader_s_own_functions_read_the_bugs(visit):
+    bench = visit.exercise("parity-diagnosis")
+    drawn = picture(visit.page, "course-divergence")
+    own = drawn.locator(".divergence-own")
+    expect(own).to_be_hidden()
+    bench.write(exercise_solution("parity-diagnosis"))
+    bench.check()
+    drawn.get_by_role("combobox", name="Planted bug").select_option("strides")
+    expect(own).to_have_text("Your last run says: (0, [1, 2, 3]), 'strides'.")
+    bench.write(exercise_solution("parity-diagnosis").replace('return "block table"', 'return "attention"'))
+    bench.check()
+    expect(own).to_have_text("Your last run says: nothing yet, since a check before this one fails.")
 
 
 # Quizzes.
@@ -547,9 +616,10 @@ def test_readable_without_javascript(visit_with, tag):
 @pytest.mark.parametrize("tag", PICTURES)
 def test_what_the_page_held_stays_under_the_picture(visit, tag):
     drawn = open_picture(visit, tag)
-    expect(drawn.locator("table")).to_be_hidden()
+    kept = drawn.locator(".picture-words table")
+    expect(kept).to_be_hidden()
     drawn.get_by_text("The same in words").click()
-    expect(drawn.locator("table")).to_be_visible()
+    expect(kept).to_be_visible()
 
 
 @pytest.mark.parametrize("viewport", [PHONE, {"width": 1440, "height": 900}], ids=["phone", "desktop"])

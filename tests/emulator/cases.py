@@ -317,6 +317,10 @@ def products(rng: random.Random) -> Iterator[Case]:
             b = [numbers(rng, dtype, columns, False) for _ in range(inner)]
             for each in range(rng.choice((0, 5))):  # padding
                 a[-1 - each % rows], b[-1 - each] = [0] * inner, [0] * columns
+            for each in rng.sample(range(columns), rng.choice((0, 3))):  # a column of zeros, columns that repeat
+                twin = rng.choice((None, 0, 1))
+                for line in b:
+                    line[each] = 0 if twin is None else line[twin]
             c = [numbers(rng, sum_type, columns, False) for _ in range(rows)]
             zeros = [[0] * columns for _ in range(rows)]
             largest = 300.0 * 300.0 * inner

@@ -150,6 +150,10 @@ MISTAKES = [
         "a type that changes in a loop",
         "acc = 0\nfor k in range(0, n):\n    acc += tl.load(x_ptr + k)\ntl.store(y_ptr, acc)",
     ),
+    Mistake(
+        "a type that changes in a while loop",
+        "k = 0\nacc = 0\nwhile k < n:\n    acc += 0.5\n    k += 1\ntl.store(y_ptr, acc)",
+    ),
     Mistake("a type that changes in a branch", "acc = 0\nif n > 3:\n    acc += 1.5\ntl.store(y_ptr, acc)"),
     Mistake("a name that ends with its loop", "for k in range(0, n):\n    v = tl.load(x_ptr + k)\ntl.store(y_ptr, v)"),
     Mistake("a name given in one branch", "if n > 10:\n    k = 1\ntl.store(y_ptr, k)"),

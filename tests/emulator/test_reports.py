@@ -55,6 +55,17 @@ RIGHT = {
             v = k * 2
             tl.store(y_ptr + k, v)
     """,
+    "a temporary may have one type in this while loop and another in that": """
+        k = 0
+        while k < 3:
+            v = tl.load(x_ptr + k)
+            tl.store(y_ptr + k, v)
+            k += 1
+        while k < 5:
+            v = k * 2
+            tl.store(y_ptr + k, v)
+            k += 1
+    """,
     "a temporary may have one type in this branch and another in that": """
         if n > 3:
             v = tl.load(x_ptr)

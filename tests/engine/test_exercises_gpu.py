@@ -44,6 +44,7 @@ SHOWN_BY_CHANCE = {
     ("triton-paged-attention", "TK03"): FILLED,
     ("triton-paged-attention", "TK11"): RACE,
     ("triton-paged-attention", "no-early-return"): COUNTED,
+    ("int8-attention", "a-scale-for-every-number"): COUNTED,
 }
 INTERPRETER = SHOWN_BY_CHANCE | {
     ("triton-decode", "TK14"): EXACT,

@@ -18,13 +18,15 @@ from safetensors.torch import save
 from course.judge.exercise import load_exercises
 from course.judge.stub import exercise_solution
 from course.page_engine.engine import Engine, Failure, Settings
-from course.page_engine.gpt2 import GPT2
+from course.page_engine.gpt2 import GPT2, Part
 from course.page_engine.lanes import Matrix, pack, weighted_sum
 from course.page_engine.page import Desk
 from course.page_engine.parts import MODULES, assemble, reference_parts
 from course.page_engine.safetensors import read_tensors
 from course.page_engine.trail import Place, Trail
 from solutions import engine as reference
+from solutions.batch import Row, build_batch
+from solutions.block_table import slot_mapping
 from solutions.weights import load_weights, read_config
 
 FOLDER = Path("course/model")
@@ -142,6 +144,28 @@ def test_a_broken_file_is_named() -> None:
 # The tokens.
 
 
+def test_its_hidden_states_are_the_reference_s(model) -> None:
+    """Two sequences over scattered blocks, one of them behind a context that an earlier step computed."""
+    config = read_config(FOLDER)
+    weights = load_weights(FOLDER, config, torch.float32, torch.device("cpu"))
+    of_torch = reference.Engine(config, weights, num_blocks=8, block_size=8)
+    ours = model.new_cache(64)
+    tokens = list(b"Alice was beginning to get")
+    for rows in (
+        [Row(tokens[:9], 9, [5, 2], False)],
+        [Row(tokens[9:], len(tokens), [5, 2, 7, 0], True), Row(tokens[:4], 4, [1], True)],
+    ):
+        batch = build_batch(rows, 8, slot_mapping, torch.device("cpu"))
+        with torch.inference_mode():
+            expected = of_torch.model.forward(batch, of_torch.caches)
+        parts = [
+            Part(row.tokens, row.context_len, row.blocks, batch.slots[first : first + len(row.tokens)].tolist(), True)
+            for row, first in zip(rows, batch.query_start_loc.tolist(), strict=False)
+        ]
+        found = torch.tensor(model.forward(parts, ours, 8))
+        assert torch.allclose(found, expected, rtol=0, atol=2e-4)
+
+
 @pytest.mark.parametrize(("block_size", "budget"), [(4, 16), (16, 256)])
 def test_it_says_what_the_reference_says(model, expected, block_size: int, budget: int) -> None:
     settings = SETTINGS._replace(num_blocks=700 // block_size, block_size=block_size, max_step_tokens=budget)
@@ -219,14 +243,13 @@ class FixedModel:
 ANSWERS = {each.id: exercise_solution(each.id) for each in load_exercises() if each.module in MODULES}
 
 
-def run_with(model: GPT2, exercise: str, wrong: str, **settings: Any) -> Failure:
-    """Run an engine with one answer; it must fail."""
+def run_with(model: GPT2, exercise: str, wrong: str, others: dict[str, str] | None = None) -> Failure:
+    """Run an engine with a wrong answer, and perhaps others that are right; it must fail."""
     assert wrong != ANSWERS[exercise]
     trail = Trail()
-    parts, origins = assemble({exercise: wrong}, trail)
-    assert [each.exercise.id for each in origins if each.yours] == [exercise]
+    parts, _ = assemble({exercise: wrong, **(others or {})}, trail)
     with pytest.raises(Failure) as caught:
-        run(Engine(model, parts, SETTINGS._replace(**settings), trail))
+        run(Engine(model, parts, SETTINGS, trail))
     return caught.value
 
 
@@ -265,10 +288,11 @@ def test_a_part_that_raises_is_named_with_request_and_step(model) -> None:
     assert str(failure) == "BlockTable.append raised IndexError: lost, in step 3 for request A"
 
 
-def test_the_innermost_part_is_named(model) -> None:
+@pytest.mark.parametrize("others", [{}, {name: ANSWERS[name] for name in ANSWERS if name != "block-pool"}])
+def test_the_innermost_part_is_named(model, others) -> None:
     """The pool fails while the table works for a request."""
     wrong = ANSWERS["block-pool"].replace("        if num_blocks > len(self._free):", "        if num_blocks > 1 // 0:")
-    failure = run_with(model, "block-pool", wrong)
+    failure = run_with(model, "block-pool", wrong, others)
     assert failure.symbol == "BlockPool.allocate"
     assert str(failure).startswith("BlockPool.allocate raised ZeroDivisionError")
     assert str(failure).endswith("in step 1 for request A"), "though the table is the reference's"

@@ -11,7 +11,7 @@ from course.judge.console.benchmark import copy_course
 from course.judge.stub import reference_source, stub_source
 from course.judge.stubs import stub_texts
 
-LIMIT = ("--time-limit", "5")  # generous, for a machine that has other things to do
+LIMIT = ("--time-limit", "60")  # generous, for a machine that has other things to do
 
 
 class Learner:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
 from typing import Any
 
 import pytest
 
 from course import emulator
 from course.judge.console import compiled
+from course.judge.console.terminal import Terminal
+from course.judge.console.verdict import full_verdict
+from course.judge.exercise import Exercise, load_exercises
+from course.judge.report import Report
 from tests.emulator.batches import SOLUTIONS, load, make_batch
 from tests.engine.planting import planted_source
 
@@ -17,13 +21,13 @@ SYMBOLS = ("decode_kernel", "prefill_kernel", "paged_attention")
 
 
 @pytest.fixture(scope="module")
-def launches() -> Iterator[list[dict[str, Any]]]:
+def launches() -> list[dict[str, Any]]:
     attention, writer = (load(SOLUTIONS / f"triton_{name}.py") for name in ("attention", "slot_write"))
     batch = make_batch(writer, [9, 20], [1, 1], dtype="float16")
     emulator.launches()
     batch.run(attention)
-    yield [launch | {"module": "practice.triton_attention"} for launch in emulator.launches()]
     emulator.uninstall()
+    return [launch | {"module": "practice.triton_attention"} for launch in emulator.launches()]
 
 
 def compile_with(changes: Any, launches: Any, **options: Any) -> list[dict[str, Any]]:
@@ -80,3 +84,55 @@ def test_launches_that_differ_in_alignment_only_are_compiled_once(launches: list
     assert len(compile_with([], [launch, launch | {"aligned": []}])) == 1
     assert compile_with([], [launch | {"module": "beside"}]) == []
     assert compile_with([], []) == []
+
+
+def plain_terminal() -> Terminal:
+    return Terminal(io.StringIO(), color=False, unicode=True, width=120)
+
+
+def judged(launches: list[dict[str, Any]]) -> tuple[Exercise, Report]:
+    """Return a report of checks that all passed, after these launches."""
+    exercise = load_exercises()[0]
+    events = [event for check in exercise.checks for event in (["check", check.name], ["pass"])]
+    report = Report.of(exercise, [*events, ["done"]])
+    report.launches = launches
+    return exercise, report
+
+
+COST = {"kernel": "decode_kernel", "types": ["fp16", "i32"], "registers": 72, "spilled": 8, "shared": 19968}
+
+
+def test_a_verdict_tells_what_the_kernels_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "compile_launches", lambda *given: [COST])
+    exercise, report = judged([{"kernel": "decode_kernel"}])
+    compiled.add_to(report, exercise, "source")
+    told = report.as_dict()
+    assert told["status"] == "pass" and told["compiled"]["kernels"] == [COST]
+    text = "\n".join(full_verdict(plain_terminal(), exercise, told, 0.5, "practice/x.py:1"))
+    assert "compiled  `decode_kernel` (fp16): 72 registers, 19.5 KB of shared memory, 8 bytes spilled\n" in text
+
+
+def test_a_refusal_makes_the_answer_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {"kernel": "decode_kernel", "types": ["fp16"], "error": "at 3:4:\narange's range must be a power of 2"}
+    monkeypatch.setattr(compiled, "compile_launches", lambda *given: [COST, refused])
+    exercise, report = judged([{"kernel": "decode_kernel"}])
+    compiled.add_to(report, exercise, "source")
+    told = report.as_dict()
+    assert told["status"] == "fail" and "compiled" not in told
+    text = "\n".join(full_verdict(plain_terminal(), exercise, told, 0.5, "practice/x.py:1"))
+    assert "Triton's compiler refuses `decode_kernel` (fp16) for a GPU of compute capability 9.0" in text
+    assert "arange's range must be a power of 2" in text
+
+
+def test_nothing_is_compiled_for_a_red_answer_or_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "compile_launches", lambda *given: pytest.fail("compiled"))
+    exercise, report = judged([])
+    compiled.add_to(report, exercise, "source")
+    assert report.as_dict()["status"] == "pass"
+    red = Report.of(exercise, [["check", exercise.checks[0].name], ["fail", {"message": "no"}]])
+    red.launches = [{"kernel": "decode_kernel"}]
+    compiled.add_to(red, exercise, "source")
+    monkeypatch.setattr(compiled, "can_compile", lambda: False)
+    exercise, report = judged([{"kernel": "decode_kernel"}])
+    compiled.add_to(report, exercise, "source")
+    assert "compiled" not in report.as_dict()

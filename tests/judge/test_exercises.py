@@ -27,6 +27,8 @@ def test_the_exercises_are_there_in_course_order() -> None:
         *("kv-write-gather", "online-softmax", "paged-attention", "paged-attention-torch"),
         *("sequence-phase", "schedule-step", "look-ahead", "chunked-prefill", "preempt"),
         *("triton-slot-write", "triton-decode", "triton-paged-attention", "find-strides", "find-mask"),
+        *("load-gpt2", "packed-forward", "parity-diagnosis"),
+        *("int8-append", "int8-attention"),
     ]
 
 
@@ -147,6 +149,22 @@ def test_states_follow_the_calls() -> None:
     }
     assert list(calls)[:3] == ["pool = BlockPool(4)", "table = BlockTable(pool, 4)", "table.grow(6)"]
     assert "child = table.fork()" in calls
+
+
+def test_a_sequence_is_seen_before_its_properties_are_written() -> None:
+    """What a timeline is drawn from are fields and the table, none of which is the answer's to derive."""
+    report = report_of(find_exercise("sequence-phase"), exercise_stub("sequence-phase"))
+    made = next(call for call in report["tests"][-1]["calls"] if call["call"].startswith("sequence = "))
+    counts = {"num_prompt": 3, "num_tokens": 3, "num_computed": 0, "num_blocks": 0}
+    assert made["state"]["sequence"] == {"kind": "Sequence", **counts, "max_new_tokens": 4, "ended": False}
+
+
+def test_a_named_tuple_of_the_stub_s_keeps_its_methods() -> None:
+    source = exercise_solution("chunked-prefill").replace("step.batch.append(Scheduled(", "step.batch.append(_part(")
+    source += (
+        "\n\ndef _part(*fields: object) -> Scheduled:\n    return Scheduled(*fields)._replace(num_new=fields[1])\n"
+    )
+    assert report_of(find_exercise("chunked-prefill"), source)["status"] == "pass"
 
 
 def test_one_exercise_does_not_fail_for_anothers_mistake() -> None:

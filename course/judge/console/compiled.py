@@ -23,8 +23,9 @@ SHARED_LIMIT = {80: 163 << 10, 86: 99 << 10, 89: 99 << 10, 90: 227 << 10, 100: 2
 
 
 def can_compile() -> bool:
-    """Say whether Triton is installed here."""
-    return importlib.util.find_spec("triton") is not None
+    """Say whether Triton is installed here, and not the emulator in its place."""
+    spec = importlib.util.find_spec("triton")
+    return spec is not None and spec.loader is not None
 
 
 def compile_launches(

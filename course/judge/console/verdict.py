@@ -8,6 +8,7 @@ from course.judge.console.invocation import command
 from course.judge.console.prose import styled, wrap
 from course.judge.console.terminal import Terminal
 from course.judge.exercise import Exercise
+from course.judge.report import COMPILES
 
 CALLS_SHOWN = 12
 OUTPUT_SHOWN = 12  # lines; the last ones, because they stand closest to the failure
@@ -35,7 +36,8 @@ def full_verdict(
         lines += row(terminal, "why", failed["why"] if came_back or failed["expected"] else None)
     source = failed or report
     lines += block(terminal, "printed", _last_lines(source["output"] or report["output"]))
-    lines += block(terminal, "Python", (source["interpreter"] or "").split("\n"))
+    speaker = "compiler" if failed is not None and failed["name"] == COMPILES else "Python"
+    lines += block(terminal, speaker, (source["interpreter"] or "").split("\n"))
     return [*lines, *next_row(terminal, command_of(report)), ""]
 
 
