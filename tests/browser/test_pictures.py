@@ -32,6 +32,7 @@ PICTURES = {
     "course-blocks": "block-pool/",
     "course-softmax": "paged-attention/",
     "course-timeline": "continuous-batching/",
+    "course-tiles": "triton-kernel/",
     "course-divergence": "gpt2-parity/",
     "course-int8": "int8-kv/",
 }
