@@ -88,7 +88,9 @@ def load_file(path: str, module_name: str) -> types.ModuleType:
     """Run a file of an exercise's folder as a fresh module."""
     with open(path, encoding="utf-8") as file:
         source = file.read()
-    return load_source(source, _remember_lines(source, path, 4), module_name)
+    module = load_source(source, _remember_lines(source, path, 4), module_name)
+    module.__file__ = path
+    return module
 
 
 def _remember_lines(source: str, path: str, parts: int) -> str:

@@ -43,7 +43,13 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
 
 
 def _number(value: Any) -> Any:
-    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words."""
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words.
+
+    A whole number loses its point, as it does in a browser.
+    """
     if not isinstance(value, float):
         return value
-    return float(f"{value:.10g}") if math.isfinite(value) else str(value)
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.10g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded

@@ -17,7 +17,7 @@ from course.page_engine.parts import MODULES, reference_parts
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = next(path.stem for path in (ROOT / "docs").glob("*.md") if "html | course-engine" in path.read_text("utf-8"))
+PAGE = "continuous-batching"
 MODEL = ROOT / "course" / "model"
 PHONE = {"width": 390, "height": 844}
 PROMPTS = ["Alice was", "The Queen of Hearts ", "“Well!” said"]

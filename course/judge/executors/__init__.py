@@ -45,6 +45,7 @@ def layer_cache(keys: Any, values: Any, key_scales: Any = None, value_scales: An
 def load(name: str) -> dict[str, Any]:
     """Return an executor's functions and classes by name. `NotAvailable` where this machine cannot run it."""
     module = _module(name)
+    module.traffic()  # what an earlier run has moved is not this one's
     return {"LayerCache": LayerCache, "layer_cache": layer_cache} | {
         each: getattr(module, each) for each in ("Tensor", *FUNCTIONS) if hasattr(module, each)
     }
