@@ -18,6 +18,7 @@ from course.browser.library import build_library
 from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, ROOT, Folder
 from course.browser.pictures import pictures
+from course.browser.scores import score_table
 from course.judge.exercise import load_exercises
 from course.page_engine.parts import MODULES as ENGINE_MODULES
 from course.setup.node import find_node
@@ -41,6 +42,7 @@ def build() -> None:
         fragments.write(f"{exercise.id}.md", exercises.fragment(exercise))
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
+    fragments.write("scores.md", score_table())
     put("completions.json", completions())
     put("course.zip", build_archive())
     put("library.bin", build_library())

@@ -59,7 +59,12 @@ PLANTS = [
         "TK03", "the masked load of key_scales_ptr without", ("first_slot > 0, other=0.0", "first_slot > 0"), **INT8
     ),
     attention("TK04", r"values_ptr \+ \d+, which nobody has written", (TILE_MASK, "mask=dim < HEAD_DIM, other=0.0")),
-    attention("TK08", r"values_ptr \+ \d+, which nobody has written", ("head // GROUP,", "head,"), lengths=PREFILL),
+    attention(
+        "TK08",
+        r"values_ptr \+ \d+, which nobody has written",
+        ("kv_head = head // GROUP", "kv_head = head"),
+        lengths=PREFILL,
+    ),
     attention("TK09", WRONG, ("acc * rescale[:, None]", "acc"), lengths=TWO_TILES),
     attention("TK09", WRONG, ("total = total * rescale +", "total = total +"), lengths=TWO_TILES),
     attention("TK11", "both store to out_ptr", ("mask = (index < query_len)", "mask = (index >= 0)"), lengths=PREFILL),
@@ -117,7 +122,7 @@ def far_cache(block_size: int = 16) -> Any:
     return SimpleNamespace(keys=keys, values=values, key_scales=None, value_scales=None)
 
 
-WIDENING = (("other=0).to(tl.int64)", "other=0)"), ("tl.int32).to(tl.int64)", "tl.int32)"))
+WIDENING = [("return block.to(tl.int64)", "return block")]
 
 
 @pytest.mark.parametrize("bug", [None, "TK13-attention", "TK13-slot_write"])
