@@ -19,6 +19,7 @@ import tempfile
 from typing import Any
 
 from course.judge import graft
+from course.judge.exercise import reference_path
 
 FILE = "practice/{module}.py"
 
@@ -78,7 +79,9 @@ def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Load the answer, completed from the reference, and compile each launch. See the module."""
     name = request["module"]
     module = graft.load_source(request["source"], FILE.format(module=name), f"practice.{name}")
-    graft.graft_source(module, graft.reference_module(name), request["symbols"])
+    path = reference_path(name)  # a designed bug's is no module of `solutions/`
+    reference = graft.reference_module(name, None if path.parent.name == "solutions" else str(path))
+    graft.graft_source(module, reference, request["symbols"])
     replies = []
     for launch in request["launches"]:
         reply = {"kernel": launch["kernel"], "types": types_of(launch)}
