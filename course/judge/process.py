@@ -29,7 +29,10 @@ PIPE_ROOM = 4096  # bytes that an empty pipe takes at once on every system
 
 
 class ProcessChannel:
-    """Asks an agent in a child process. All requests together may take `time_limit` seconds."""
+    """Asks an agent in a child process.
+
+    All requests together may take `time_limit` seconds, but for "prepare", in which nothing of the learner's runs.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], time_limit: float, memory_limit: int) -> None:
         self.on_output: Callable[[str], None] = lambda text: None
@@ -42,9 +45,21 @@ class ProcessChannel:
             self._receive("ready")
         except Lost as lost:
             raise StartError(self._start_text(lost)) from None
+        self._time_limit = time_limit
         self._deadline = time.monotonic() + time_limit
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] != "prepare":
+            return self._ask(request)
+        self._deadline = time.monotonic() + START_LIMIT
+        try:
+            return self._ask(request)
+        except Lost as lost:
+            raise StartError(self._start_text(lost)) from None
+        finally:
+            self._deadline = time.monotonic() + self._time_limit
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request).encode() + b"\n"
         if len(line) > PIPE_ROOM:
             # A child that was stopped (SIGSTOP) reads nothing, and a write that does not fit would wait for it.

@@ -32,7 +32,11 @@ def run_checks(
 
     channel.on_output = lambda text: emit(["output", text])
     try:
-        reply = _load(exercise, source, channel, executor)
+        reply = _prepare(exercise, channel, executor)
+        if "raised" not in reply:
+            reply = channel.ask(
+                {"do": "load", "module": exercise.module, "symbols": list(exercise.symbols), "source": source}
+            )
         error = _loading_error(exercise, reply)
         if error is not None:
             emit(["broken", *error])
@@ -52,19 +56,17 @@ def run_checks(
     return report
 
 
-def _load(exercise: Exercise, source: str, channel: Channel, executor: str | None) -> dict[str, Any]:
-    """Have the agent load the answer, and return its reply."""
+def _prepare(exercise: Exercise, channel: Channel, executor: str | None) -> dict[str, Any]:
+    """Have the agent import what the answer is run beside, and return its reply."""
     beside = exercise.folder / "beside.py"
     return channel.ask(
         {
-            "do": "load",
+            "do": "prepare",
             "module": exercise.module,
             "reference": str(exercise.folder / "fixed.py") if exercise.is_bug else None,
-            "symbols": list(exercise.symbols),
             "uses": list(exercise.uses),
             "beside": str(beside) if beside.exists() else None,
             "executor": executor or next(iter(exercise.executors), None),
-            "source": source,
         }
     )
 
