@@ -109,4 +109,5 @@ class GPT2:
         return self.logits(hidden[batch.sample_rows]).argmax(-1)
 
     def layer_norm(self, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Return each row of `hidden`, `[T, E]`, at mean 0 and variance 1, times `weight` plus `bias`, both `[E]`."""
         return F.layer_norm(hidden, (self.config.n_embd,), weight, bias, self.config.layer_norm_epsilon)

@@ -55,32 +55,35 @@ class LayerCache(Protocol):
 
 
 @triton.jit
-def locate(
-    block_table_ptr, start, limit, kv_head, block_stride, slot_stride, head_stride, scales_block_stride,
-    scales_head_stride, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Return where one KV head's vectors of positions `start … start + TILE - 1` begin, and where their scales are.
+def locate(block_table_ptr, start, limit, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr):
+    """Return the blocks that hold positions `start … start + TILE - 1`, and the offset of each position in its block.
 
-    Positions at `limit` or beyond are not looked up. Block numbers are widened to 64 bits, and so is every offset
-    computed from them: a pool may hold more than 2³¹ elements.
+    Both are `[TILE]`. Positions at `limit` or beyond are not looked up: their block may be any. Block numbers are
+    widened to 64 bits, and so is every address computed from them: a pool may hold more than 2³¹ elements.
     """
     position = start + tl.arange(0, TILE)
     if BLOCK_SIZE >= TILE:  # the tile lies in one block
-        block = tl.full([TILE], tl.load(block_table_ptr + start // BLOCK_SIZE), tl.int32).to(tl.int64)
+        block = tl.full([TILE], tl.load(block_table_ptr + start // BLOCK_SIZE), tl.int32)
     else:
-        block = tl.load(block_table_ptr + position // BLOCK_SIZE, mask=position < limit, other=0).to(tl.int64)
-    vectors = block * block_stride + position % BLOCK_SIZE * slot_stride + kv_head * head_stride
-    return vectors, block * scales_block_stride + kv_head * scales_head_stride
+        block = tl.load(block_table_ptr + position // BLOCK_SIZE, mask=position < limit, other=0)
+    return block.to(tl.int64), position % BLOCK_SIZE
 
 
 @triton.jit
 def load_tile(
-    cache_ptr, scales_ptr, vectors, scales, valid, HEAD_DIM: tl.constexpr, DIMS: tl.constexpr, dtype: tl.constexpr
+    cache_ptr, scales_ptr, block, offset, kv_head, valid,
+    block_stride, slot_stride, head_stride, scales_block_stride, scales_head_stride,
+    HEAD_DIM: tl.constexpr, DIMS: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
-    """Return keys or values `[TILE, DIMS]` as `dtype`; what is not valid is 0, whatever its slot holds."""
+    """Return one KV head's keys or values at `block` and `offset` as `dtype`, `[TILE, DIMS]`.
+
+    What is not valid is 0, whatever its slot holds, and so is what pads `HEAD_DIM` to `DIMS`.
+    """
+    vectors = block * block_stride + offset * slot_stride + kv_head * head_stride
     dim = tl.arange(0, DIMS)[None, :]
     tile = tl.load(cache_ptr + vectors[:, None] + dim, mask=valid[:, None] & (dim < HEAD_DIM), other=0.0)
     if scales_ptr is not None:  # INT8: one scale per block and head
+        scales = block * scales_block_stride + kv_head * scales_head_stride
         tile = tile.to(tl.float32) * tl.load(scales_ptr + scales, mask=valid, other=0.0)[:, None]
     return tile.to(dtype)
 
@@ -137,13 +140,16 @@ def decode_kernel(
     largest = tl.full([HEADS], float("-inf"), tl.float32)
     total = tl.zeros([HEADS], tl.float32)
     for start in range(0, context_len, TILE):
-        vectors, scales = locate(
-            block_table_ptr, start, context_len, kv_head, block_stride, slot_stride, head_stride, scales_block_stride,
-            scales_head_stride, BLOCK_SIZE, TILE,
-        )  # fmt: skip
+        block, offset = locate(block_table_ptr, start, context_len, BLOCK_SIZE, TILE)
         valid = start + tl.arange(0, TILE) < context_len
-        keys = load_tile(keys_ptr, key_scales_ptr, vectors, scales, valid, HEAD_DIM, DIMS, query.dtype)
-        values = load_tile(values_ptr, value_scales_ptr, vectors, scales, valid, HEAD_DIM, DIMS, query.dtype)
+        keys = load_tile(
+            keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+        )  # fmt: skip
+        values = load_tile(
+            values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+        )  # fmt: skip
         scores = tl.dot(query, keys.T, input_precision="ieee") * scale
         scores = tl.where(valid[None, :], scores, float("-inf"))
         acc, largest, total = online_softmax(scores, values, acc, largest, total)
@@ -167,6 +173,7 @@ def prefill_kernel(
 ):  # fmt: skip
     """One program: a tile of QUERIES new tokens of one sequence, in one query head. Serves any number of new tokens."""
     head = tl.program_id(0)
+    kv_head = head // GROUP
     seq = tl.program_id(2)
     first_row = tl.load(query_start_loc_ptr + seq).to(tl.int64)
     query_len = tl.load(query_start_loc_ptr + seq + 1) - first_row.to(tl.int32)
@@ -192,14 +199,17 @@ def prefill_kernel(
     common = (first_position + 1) // TILE * TILE
     for diagonal in tl.static_range(2):  # first the tiles that need no causal mask, then those that do
         for start in range(common if diagonal else 0, limit if diagonal else common, TILE):
-            vectors, scales = locate(
-                block_table_ptr, start, limit, head // GROUP, block_stride, slot_stride, head_stride,
-                scales_block_stride, scales_head_stride, BLOCK_SIZE, TILE,
-            )  # fmt: skip
+            block, offset = locate(block_table_ptr, start, limit, BLOCK_SIZE, TILE)
             key_position = start + tl.arange(0, TILE)
             valid = key_position < limit
-            keys = load_tile(keys_ptr, key_scales_ptr, vectors, scales, valid, HEAD_DIM, DIMS, query.dtype)
-            values = load_tile(values_ptr, value_scales_ptr, vectors, scales, valid, HEAD_DIM, DIMS, query.dtype)
+            keys = load_tile(
+                keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+            )  # fmt: skip
+            values = load_tile(
+                values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+            )  # fmt: skip
             scores = tl.dot(query, keys.T, input_precision="ieee") * scale
             if diagonal:
                 scores = tl.where(key_position[None, :] <= position[:, None], scores, float("-inf"))
@@ -230,22 +240,13 @@ def paged_attention(
     of `out` that belong to no sequence are left as they are. `ValueError` for a block size, head size or number of
     heads that the kernels do not support.
     """
-    num_heads, head_dim = queries.shape[1:]
-    _, block_size, num_kv_heads, _ = cache.keys.shape
-    num_seqs = len(context_lens)
-    if block_size not in BLOCK_SIZES:
-        raise ValueError(f"block size {block_size} is not supported: choose one of {', '.join(map(str, BLOCK_SIZES))}")
-    if head_dim not in HEAD_DIMS or head_dim != cache.keys.shape[-1]:
-        raise ValueError(
-            f"head size {head_dim} is not supported: it must be the cache's, a multiple of 16 from 32 to 128"
-        )
-    if num_heads % num_kv_heads != 0:
-        raise ValueError(f"{num_heads} query heads cannot share {num_kv_heads} KV heads evenly")
-    if cache.keys.stride() != cache.values.stride() or queries.stride(-1) != 1 or cache.keys.stride(-1) != 1:
-        raise ValueError("keys and values must be laid out alike, the numbers of one head next to each other")
+    check_supported(queries, cache)
     out = queries.new_empty(queries.shape) if out is None else out
+    num_seqs = len(context_lens)
     if num_seqs == 0 or max_query_len == 0:
         return out
+    num_heads, head_dim = queries.shape[1:]
+    _, block_size, num_kv_heads, _ = cache.keys.shape
     group = num_heads // num_kv_heads
     dims = triton.next_power_of_2(head_dim)
     scale_strides = (0, 0) if cache.key_scales is None else cache.key_scales.stride()
@@ -265,3 +266,19 @@ def paged_attention(
             *arguments, tile_queries, dims, tile, num_warps=warps, num_stages=stages
         )  # fmt: skip
     return out
+
+
+def check_supported(queries: torch.Tensor, cache: LayerCache) -> None:
+    """Raise `ValueError` for a block size, head size, number of heads or layout that the kernels do not support."""
+    num_heads, head_dim = queries.shape[1:]
+    _, block_size, num_kv_heads, _ = cache.keys.shape
+    if block_size not in BLOCK_SIZES:
+        raise ValueError(f"block size {block_size} is not supported: choose one of {', '.join(map(str, BLOCK_SIZES))}")
+    if head_dim not in HEAD_DIMS or head_dim != cache.keys.shape[-1]:
+        raise ValueError(
+            f"head size {head_dim} is not supported: it must be the cache's, a multiple of 16 from 32 to 128"
+        )
+    if num_heads % num_kv_heads != 0:
+        raise ValueError(f"{num_heads} query heads cannot share {num_kv_heads} KV heads evenly")
+    if cache.keys.stride() != cache.values.stride() or queries.stride(-1) != 1 or cache.keys.stride(-1) != 1:
+        raise ValueError("keys and values must be laid out alike, the numbers of one head next to each other")

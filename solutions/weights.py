@@ -161,18 +161,23 @@ def assemble(config: GPT2Config, tensors: dict[str, torch.Tensor]) -> Weights:
     )
 
 
-Place = tuple[Path, str, dict[str, Any]]  # the file, the tensor's name in it, its entry in the header
+class _Place(NamedTuple):
+    """Where a tensor is: the file, the name that it has there, and its entry in the file's header."""
+
+    path: Path
+    name: str
+    entry: dict[str, Any]
 
 
-def _find_tensors(folder: Path) -> dict[str, Place]:
+def _find_tensors(folder: Path) -> dict[str, _Place]:
     """Return where each tensor is, by its name without the prefix that some checkpoints carry."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError(f"{folder} holds no .safetensors file: is it a model's folder?")
-    places: dict[str, Place] = {}
+    places: dict[str, _Place] = {}
     for path in files:
         for name, entry in _read_header(path).items():
-            places[name.removeprefix("transformer.")] = (path, name, entry)
+            places[name.removeprefix("transformer.")] = _Place(path, name, entry)
     return places
 
 
@@ -190,7 +195,7 @@ def _read_header(path: Path) -> dict[str, dict[str, Any]]:
     return header
 
 
-def _check_tensor(name: str, shape: tuple[int, ...], places: dict[str, Place]) -> None:
+def _check_tensor(name: str, shape: tuple[int, ...], places: dict[str, _Place]) -> None:
     if name not in places:
         raise ValueError(f"the checkpoint has no tensor {name}")
     path, _, entry = places[name]

@@ -10,15 +10,17 @@ from pathlib import Path
 from course.browser.bytecode import PYODIDE, compile_sources, pack
 from course.browser.output import ROOT
 from course.judge.exercise import load_exercises
+from course.page_engine.parts import MODULES as ENGINE
 
 # What only the command line, the build or the tests need stays out; the page would download it for nothing.
-BARE = ("course/__init__.py", "course/judge/*.py", "course/judge/executors/*.py", "course/emulator/*.py")
-# What needs PyTorch has no place in a page: of the reference, what the other exercises are about.
+PACKAGES = ("course/judge", "course/judge/executors", "course/emulator", "course/page_engine")
+BARE = ("course/__init__.py", *(f"{package}/*.py" for package in PACKAGES))
+# What needs PyTorch has no place in a page: of the reference, what the other exercises and the page's engine are about.
 EXERCISES = [exercise for exercise in load_exercises() if exercise.runs_in_page]
-MODULES = {module for exercise in EXERCISES for module in (exercise.module, *exercise.uses)}
+MODULES = {module for exercise in EXERCISES for module in (exercise.module, *exercise.uses)} | {*ENGINE}
 WITH_SOURCE = (
     *(f"course/exercises/{exercise.id}/checks.py" for exercise in EXERCISES),
-    *(f"course/exercises/{exercise.id}/beside.py" for exercise in EXERCISES),
+    *(f"course/exercises/{exercise.id}/{name}.py" for exercise in EXERCISES for name in ("beside", "broken", "fixed")),
     "solutions/__init__.py",
     *(f"solutions/{module}.py" for module in sorted(MODULES)),
 )

@@ -16,12 +16,15 @@ from course.browser.bytecode import PYODIDE, pyodide_version
 from course.browser.completions import completions
 from course.browser.library import build_library
 from course.browser.notices import notices
-from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, Folder
+from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, ROOT, Folder
 from course.browser.pictures import pictures
+from course.browser.scores import score_table
 from course.judge.exercise import load_exercises
+from course.page_engine.parts import MODULES as ENGINE_MODULES
 from course.setup.node import find_node
 
 ESBUILD = ["node", str(NODE_MODULES / "esbuild" / "bin" / "esbuild"), "--bundle", "--minify", "--log-level=warning"]
+MODEL = ROOT / "course" / "model"  # for the engine in the page
 PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 
 
@@ -39,10 +42,13 @@ def build() -> None:
         fragments.write(f"{exercise.id}.md", exercises.fragment(exercise))
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
+    fragments.write("scores.md", score_table())
     put("completions.json", completions())
     put("course.zip", build_archive())
     put("library.bin", build_library())
     put("notices.txt", notices())
+    for name in ("config.json", "model.safetensors"):
+        put(f"model/{name}", (MODEL / name).read_bytes())
     for name in PYODIDE_FILES:
         assets.copy(PYODIDE / name, f"pyodide-{pyodide_version()}/{name}")
     for source in sorted((BROWSER / "src").rglob("*")):
@@ -50,6 +56,8 @@ def build() -> None:
             digest.update(source.read_bytes())
     constants = {name: json.dumps(value) for name, value in pictures().items()}
     constants |= {"COURSE": json.dumps(exercises.course_version()), "CATALOGUE": exercises.catalogue()}
+    constants["ENGINE_MODULES"] = json.dumps(ENGINE_MODULES)
+    constants["MODEL_BYTES"] = json.dumps((MODEL / "model.safetensors").stat().st_size)
     digest.update(json.dumps(constants).encode())
     _bundle(digest.hexdigest()[:12], constants)
     for path in sorted(BUNDLE.rglob("*")):

@@ -1,8 +1,8 @@
 """What the timeline of chapter 4 shows: the reference scheduler's steps, for every position of the picture's sliders.
 
-A run is a list of steps, and a step a string with one character for each request, in order of arrival:
-`-` not there (not yet, or no more), `w` waiting, `i` running without a part in the step, `d` decode, `x` preempted,
-`f` finished (its blocks are back), and `A`, `B`, … for a prefill of 1, 2, … tokens.
+A run is a list of steps (for the page, one string of them all). A step is a string with one character for each request,
+in order of arrival: `-` not there (not yet, or no more), `w` waiting, `i` running without a part in the step,
+`d` decode, `x` preempted, `f` finished (its blocks are back), and `A`, `B`, … for a prefill of 1, 2, … tokens.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from solutions.scheduler import Scheduler, Sequence, Step
 BLOCK_SIZE = 4
 # Prompt and new tokens of each request. The longest needs 6 blocks, so that every pool below can serve all.
 REQUESTS = {"A": (6, 8), "B": (14, 4), "C": (3, 10), "D": (20, 3), "E": (5, 6), "F": (9, 5)}
-POOLS = (6, 7, 8, 9, 10, 12, 14, 16, 20, 24)
+POOLS = (6, 7, 8, 10, 12, 16, 20, 24)
 GAPS = (0, 1, 2, 4)  # steps from one arrival to the next
-BUDGETS = (4, 6, 8, 16, 32)  # tokens a step
+BUDGETS = (4, 8, 16, 32)  # tokens a step
 START = {"pool": 8, "gap": 1, "budget": 8}
 
 
@@ -31,7 +31,7 @@ def timelines() -> dict[str, Any]:
         "gaps": GAPS,
         "budgets": BUDGETS,
         "start": [POOLS.index(START["pool"]), GAPS.index(START["gap"]), BUDGETS.index(START["budget"])],
-        "runs": [[[run(pool, gap, budget) for budget in BUDGETS] for gap in GAPS] for pool in POOLS],
+        "runs": [[["".join(run(pool, gap, budget)) for budget in BUDGETS] for gap in GAPS] for pool in POOLS],
     }
 
 

@@ -2,7 +2,7 @@
 
 `install()` makes `import triton` and `import triton.language as tl` mean the emulator. A kernel file runs unchanged on
 it, in Triton's interpreter and on a GPU. Beyond the interpreter it reports what a GPU would get wrong in silence: an
-access outside its buffer, a value that nobody has chosen, two programs that store to one address, and what the compiler
+access outside its buffer, a value that is not defined, two programs that store to one address, and what the compiler
 refuses. An operation that it does not offer is an error that names it, never a wrong value.
 """
 

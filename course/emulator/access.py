@@ -75,7 +75,7 @@ def _read(pointer: Block, buffer: Buffer, kind: Any, places: list[int], mask: An
     program.current().check_reads(buffer, places)
     origins: Poison = None
     if memory.written is not None:
-        origins = _unwritten(buffer, places, repeat(True))
+        origins = _unwritten(buffer, places, [True] * len(places))
     data = list(map(memory.values.__getitem__, places))
     count(loaded=_repeats(pointer) * len(data) * kind.itemsize)
     return Block(kind, pointer.shape, data, origins, pointer.layout)
@@ -124,12 +124,12 @@ def _unwritten(buffer: Buffer, places: list[int], through: Any) -> Poison:
     """Return where poison was read: memory that nobody has written."""
     written = buffer.memory.written
     assert written is not None
-    if all(written[place] for place, ok in zip(places, through, strict=False) if ok):
+    if all(map(written.__getitem__, compress(places, through))):
         return None
     spot = here()
     return [
         None if not ok or written[place]
-        else Origin(f"the load of {buffer.name} + {place - buffer.start}, which nobody has written", spot)
+        else Origin(f"the load of {buffer.address(place)}, which nobody has written", spot)
         for place, ok in zip(places, through, strict=False)
     ]  # fmt: skip
 
@@ -161,7 +161,7 @@ def atomic_add(pointer: Any, value: Any, mask: Any = None, sem: Any = None, scop
     """
     pointer, value = _pointer("tl.atomic_add", pointer), to_block(value)
     kind = _element(pointer)
-    if kind.primitive_bitwidth < 16 or kind.name in ("i16", "u16"):
+    if kind.primitive_bitwidth < 16 or kind.name in ("int16", "uint16"):
         raise WouldNotCompile(f"tl.atomic_add does not support {kind}")
     _no_larger("tl.atomic_add", pointer, "value", value)
     value = cast(value, kind)
@@ -171,7 +171,7 @@ def atomic_add(pointer: Any, value: Any, mask: Any = None, sem: Any = None, scop
     if written is not None and not all(written[place] for place in places):
         first = next(place for place in places if not written[place])
         raise PoisonStored(
-            f"tl.atomic_add to {buffer.name} + {first - buffer.start}, which nobody has written: there is no sum",
+            f"tl.atomic_add to {buffer.address(first)}, which nobody has written: there is no sum",
             "zero the buffer before the launch",
         )
     held_back = Origin(f"tl.atomic_add to {buffer.name} where its mask is False", here())
@@ -208,11 +208,11 @@ def _to_write(name: str, pointer: Block, value: Block, mask: Any) -> tuple[list[
     if address_poison is not None and any(compress(address_poison, through)):
         _poisoned_address(name, pointer, through)
     if min(chosen) < buffer.low or max(chosen) > buffer.high:
-        _outside(name, pointer, through)
+        _outside(name, pointer, None if mask is None else through)
     if value_poison is not None and any(compress(value_poison, through)):
         at = next(at for at, ok in enumerate(through) if ok and value_poison[at])
         raise PoisonStored(
-            f"{name} writes a value that nobody has chosen to {buffer.name} + {places[at] - buffer.start}",
+            f"{name} writes a value that is not defined to {buffer.address(places[at])}",
             f"it comes from {value_poison[at]}",
             _element_text(at, shape, None if mask is None else True),
         )
@@ -278,17 +278,19 @@ def _outside(name: str, pointer: Block, through: list[bool] | None) -> NoReturn:
     first, last = buffer.low - buffer.start, buffer.high - buffer.start
     holds = f"the buffer holds {size} elements, {first} to {last}" if size else "the buffer holds no elements"
     others = f"; {len(wrong)} of {len(places)} elements are outside" if len(places) > 1 else ""
-    raise InvalidAccess(
-        f"{name} of {buffer.name} + {places[at] - buffer.start}: {holds}",
-        _element_text(at, pointer.shape, None if laid_out is None else True) + others,
-    )
+    details = [_element_text(at, pointer.shape, None if laid_out is None else True) + others]
+    if places[at] - buffer.start < -(1 << 29):
+        details.append(
+            "an offset computed in 32 bits wraps around at 2**31: widen the number first, as in block.to(tl.int64)"
+        )
+    raise InvalidAccess(f"{name} of {buffer.address(places[at])}: {holds}", *details)
 
 
 def _check_mask(name: str, mask: Block) -> None:
     if mask.poison is not None and any(mask.poison):
         at = next(at for at, each in enumerate(mask.poison) if each)
         raise PoisonStored(
-            f"the mask of {name} depends on a value that nobody has chosen", f"it comes from {mask.poison[at]}"
+            f"the mask of {name} depends on a value that is not defined", f"it comes from {mask.poison[at]}"
         )
 
 
@@ -300,7 +302,7 @@ def _poisoned_address(name: str, pointer: Block, through: list[bool] | None) -> 
     buffer = pointer.buffer
     assert buffer is not None
     raise PoisonStored(
-        f"the address of {name} in {buffer.name} depends on a value that nobody has chosen",
+        f"the address of {name} in {buffer.name} depends on a value that is not defined",
         f"it comes from {poison[at]}",
     )
 
@@ -314,7 +316,7 @@ def _check_lanes(pointer: Block, places: list[int], mask: Any) -> None:
     assert buffer is not None
     at = [at for at, place in enumerate(pointer.full()[0]) if place == twice]
     raise WriteConflict(
-        f"tl.store writes {buffer.name} + {twice - buffer.start} more than once: which value stays is not defined",
+        f"tl.store writes {buffer.address(twice)} more than once: which value stays is not defined",
         f"elements {index_text(at[0], pointer.shape)} and {index_text(at[-1], pointer.shape)} of {list(pointer.shape)} "
         "have one address" + ("; no mask" if mask is None else ""),
     )

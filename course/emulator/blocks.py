@@ -3,7 +3,7 @@
 A block keeps its numbers in one list, row by row. Axes along which it repeats itself are kept once: `layout` is `shape`
 with 1 in their place, so that `tl.zeros([64, 64])` holds one number and a mask `valid[:, None]` as many as `valid`.
 
-Beside the numbers a block may hold `poison`: for each of them, where the value that nobody has chosen came from, or
+Beside the numbers a block may hold `poison`: for each of them, where the value that is not defined came from, or
 None. There is no such list when all is well.
 """
 
@@ -31,6 +31,11 @@ class Buffer:
     start: int
     low: int
     high: int
+
+    def address(self, place: int) -> str:
+        """Return how a place in the memory is written in a message: `keys_ptr + 4`."""
+        offset = place - self.start
+        return f"{self.name} {'-' if offset < 0 else '+'} {abs(offset)}"
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,10 @@ class Block:
                 f"a block of shape {list(self.shape)} cannot decide a branch: it has many truth values",
                 "use tl.where to choose element by element, and &, | and ~ in place of and, or and not",
             )
+        if self.buffer is not None:
+            return True  # a pointer that is None is no block
         if self.poison is not None:
-            raise PoisonStored("a branch depends on a value that nobody has chosen", f"it is {self.poison[0]}")
+            raise PoisonStored("a branch depends on a value that is not defined", f"it is {self.poison[0]}")
         return bool(self.data[0])
 
     def __call__(self, *args: Any) -> Any:

@@ -17,14 +17,14 @@ BOOLEAN, INTEGRAL, FLOATING = range(3)
 
 
 class dtype:
-    """A scalar type. `name` is as Triton's signatures have it (`fp16`, `i32`), `str()` as its errors have it."""
+    """A scalar type. `names` are PyTorch's, the one in Triton's signatures (`fp16`, `i32`), and what else is usual."""
 
     def __init__(self, name: str, bits: int, kind: int, signed: bool, names: tuple[str, ...]) -> None:
         self.name = name
         self.primitive_bitwidth = bits
         self.kind = kind
         self.signed = signed
-        self.names = names  # what people call it: the first is PyTorch's
+        self.names = names
         self.itemsize = max(1, bits // 8)
         if kind != FLOATING:
             self.int_bitwidth = bits
@@ -34,6 +34,11 @@ class dtype:
     @property
     def scalar(self) -> dtype:
         return self
+
+    @property
+    def signature(self) -> str:
+        """Return how Triton's signatures name the type."""
+        return self.names[1]
 
     def is_floating(self) -> bool:
         return self.kind == FLOATING
@@ -104,7 +109,7 @@ class pointer_type(dtype):
     """A pointer to elements of one type."""
 
     def __init__(self, element_ty: dtype) -> None:
-        super().__init__(f"pointer<{element_ty}>", 64, INTEGRAL, False, (f"*{element_ty.name}",))
+        super().__init__(f"pointer<{element_ty}>", 64, INTEGRAL, False, (f"*{element_ty.signature}",) * 2)
         self.element_ty = element_ty
 
     def is_ptr(self) -> bool:
@@ -153,15 +158,15 @@ float64 = dtype("fp64", 64, FLOATING, True, ("float64", "fp64", "double"))
 float32 = dtype("fp32", 32, FLOATING, True, ("float32", "fp32", "float"))
 float16 = dtype("fp16", 16, FLOATING, True, ("float16", "fp16", "half"))
 bfloat16 = dtype("bf16", 16, FLOATING, True, ("bfloat16", "bf16"))
-int64 = dtype("i64", 64, INTEGRAL, True, ("int64", "i64", "long"))
-int32 = dtype("i32", 32, INTEGRAL, True, ("int32", "i32", "int"))
-int16 = dtype("i16", 16, INTEGRAL, True, ("int16", "i16"))
-int8 = dtype("i8", 8, INTEGRAL, True, ("int8", "i8"))
-uint64 = dtype("u64", 64, INTEGRAL, False, ("uint64", "u64"))
-uint32 = dtype("u32", 32, INTEGRAL, False, ("uint32", "u32"))
-uint16 = dtype("u16", 16, INTEGRAL, False, ("uint16", "u16"))
-uint8 = dtype("u8", 8, INTEGRAL, False, ("uint8", "u8"))
-int1 = dtype("i1", 1, BOOLEAN, False, ("int1", "i1", "bool"))
+int64 = dtype("int64", 64, INTEGRAL, True, ("int64", "i64", "long"))
+int32 = dtype("int32", 32, INTEGRAL, True, ("int32", "i32", "int"))
+int16 = dtype("int16", 16, INTEGRAL, True, ("int16", "i16"))
+int8 = dtype("int8", 8, INTEGRAL, True, ("int8", "i8"))
+uint64 = dtype("uint64", 64, INTEGRAL, False, ("uint64", "u64"))
+uint32 = dtype("uint32", 32, INTEGRAL, False, ("uint32", "u32"))
+uint16 = dtype("uint16", 16, INTEGRAL, False, ("uint16", "u16"))
+uint8 = dtype("uint8", 8, INTEGRAL, False, ("uint8", "u8"))
+int1 = dtype("int1", 1, BOOLEAN, False, ("int1", "u1", "bool"))
 
 DTYPES = (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, int1)
 _BY_NAME = {name: each for each in DTYPES for name in each.names}

@@ -42,7 +42,7 @@ class InvalidAccess(EmulatorError):
 
 
 class PoisonStored(EmulatorError):
-    """A value that nobody has chosen was stored, or decided a branch, an address or a mask."""
+    """A value that is not defined was stored, or decided a branch, an address or a mask."""
 
 
 class WriteConflict(EmulatorError):

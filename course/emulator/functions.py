@@ -28,9 +28,9 @@ def _function(name: str, fast: Callable[[float], float], careful: Callable[[floa
     return apply
 
 
-def _guarded(function: Callable[[float], float], at_zero: float) -> Callable[[float], float]:
-    """A function of non-negative numbers: NaN below 0, `at_zero` at 0."""
-    return lambda x: function(x) if x > 0 else at_zero if x == 0 else math.nan
+def _guarded(function: Callable[[float], float], at_zero: Callable[[float], float]) -> Callable[[float], float]:
+    """A function of non-negative numbers: NaN below 0, `at_zero` at 0, be it 0 or -0."""
+    return lambda x: function(x) if x > 0 else at_zero(x) if x == 0 else math.nan
 
 
 def _growing(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -52,12 +52,16 @@ def _integral(function: Callable[[float], float]) -> Callable[[float], float]:
     return lambda x: math.copysign(function(x), x) if math.isfinite(x) else x
 
 
+def _inverse_root(x: float) -> float:
+    return 1.0 / math.sqrt(x)
+
+
 exp = _function("tl.exp", math.exp, _growing(math.exp))
 exp2 = _function("tl.exp2", math.exp2, _growing(math.exp2))
-log = _function("tl.log", math.log, _guarded(math.log, -math.inf))
-log2 = _function("tl.log2", math.log2, _guarded(math.log2, -math.inf))
-sqrt = _function("tl.sqrt", math.sqrt, _guarded(math.sqrt, 0.0))
-rsqrt = _function("tl.rsqrt", lambda x: 1.0 / math.sqrt(x), _guarded(lambda x: 1.0 / math.sqrt(x), math.inf))
+log = _function("tl.log", math.log, _guarded(math.log, lambda x: -math.inf))
+log2 = _function("tl.log2", math.log2, _guarded(math.log2, lambda x: -math.inf))
+sqrt = _function("tl.sqrt", math.sqrt, _guarded(math.sqrt, lambda x: x))
+rsqrt = _function("tl.rsqrt", _inverse_root, _guarded(_inverse_root, lambda x: math.copysign(math.inf, x)))
 sin = _function("tl.sin", math.sin, _finite(math.sin))
 cos = _function("tl.cos", math.cos, _finite(math.cos))
 erf = _function("tl.erf", math.erf, math.erf)

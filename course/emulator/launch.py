@@ -10,11 +10,11 @@ from typing import Any
 from course.emulator import helpers, program
 from course.emulator.blocks import Block, Buffer
 from course.emulator.constants import unwrap
-from course.emulator.dtypes import dtype, float32, int1, int32, int64, pointer_type
+from course.emulator.dtypes import DTYPES, dtype, float32, int1, int32, int64, pointer_type
 from course.emulator.errors import EmulatorError, WouldNotCompile, not_offered
 from course.emulator.memory import Tensor
 from course.emulator.operands import constant
-from course.emulator.rewriting import rewrite
+from course.emulator.rewriting import rewrite, source_of
 
 # What a launch may say about how to compile and run, with what Triton takes when it does not.
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "enable_fp_fusion": True}
@@ -25,9 +25,10 @@ _launches: list[dict[str, Any]] = []
 def launches() -> list[dict[str, Any]]:
     """Return every distinct launch since the last call, as plain data.
 
-    `kernel`: its name. `signature`: each parameter's type as Triton names it, `"*fp16"`, `"i32"`, or `"constexpr"` for
-    a constant and for None. `constants`: the values of those; a type is `{"dtype": "fp16"}`. `ones` and `aligned`: the
-    parameters that are 1, and the integers and addresses divisible by 16. `num_warps`, `num_stages`.
+    `kernel` and `module`: its name, and its file's. `signature`: each parameter's type as Triton names it, `"*fp16"`,
+    `"i32"`, or `"constexpr"` for a constant and for None. `constants`: the values of those; a type is
+    `{"dtype": "fp16"}`. `ones` and `aligned`: the parameters that are 1, the integers and addresses divisible by 16.
+    `num_warps`, `num_stages`.
     """
     result = list(_launches)
     _launches.clear()
@@ -43,13 +44,19 @@ class JITFunction:
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
+        self._source = source_of(function)
         self.signature = inspect.signature(function)
         self.arg_names = list(self.signature.parameters)
         self.constants = {
             name for name, each in self.signature.parameters.items() if "constexpr" in str(each.annotation)
         }
+        self.types = {
+            name: kind
+            for name, each in self.signature.parameters.items()
+            if (kind := annotated_type(str(each.annotation))) is not None
+        }
         self._rewritten: Callable[..., Any] | None = None
-        self._returned: dict[tuple[str, ...], str] = {}
+        self._returned: dict[tuple[Any, ...], str] = {}
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)
@@ -63,21 +70,35 @@ class JITFunction:
             bound[name] = unwrap(bound[name])
             if isinstance(bound[name], Block):
                 raise WouldNotCompile(f"`{name}` of {self.__name__} is a constexpr, and gets a run-time value")
-        result = self.rewritten()(**bound)
+        result = self._call(bound)
         self._check_result(bound, result)
         return result
 
+    def _call(self, arguments: dict[str, Any]) -> Any:
+        scopes = program.current().scopes
+        scopes.append(program.Scope())
+        try:
+            return self.rewritten()(**arguments)
+        except UnboundLocalError as error:
+            name = str(error).split("'")[1]
+            raise WouldNotCompile(
+                f"`{name}` has no value here: it is given one in a branch that was not taken",
+                "give it a value, of the same type, before the branch",
+            ).with_traceback(error.__traceback__) from None
+        finally:
+            scopes.pop()
+
     def _check_result(self, bound: dict[str, Any], result: Any) -> None:
         """All the returns of a function must have one type; which one runs may differ from program to program."""
-        given = tuple(str(each.type) if isinstance(each, Block) else repr(each) for each in bound.values())
-        shown = _type_text(result)
+        given = tuple((each.dtype, each.shape) if isinstance(each, Block) else repr(each) for each in bound.values())
+        shown = helpers.type_text(result)
         before = self._returned.setdefault(given, shown)
         if before != shown:
             raise WouldNotCompile(f"{self.__name__} returns {before} here and {shown} there: one type is wanted")
 
     def rewritten(self) -> Callable[..., Any]:
         if self._rewritten is None:
-            self._rewritten = rewrite(self.fn, helpers)
+            self._rewritten = rewrite(self.fn, self._source, helpers)
         return self._rewritten
 
     def _bind(self, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +123,6 @@ class JITFunction:
         try:
             arguments = {name: self._argument(name, value) for name, value in bound.items()}
             _note(self, bound, arguments, chosen)
-            function = self.rewritten()
             memories = {id(each.memory): each.memory for each in bound.values() if isinstance(each, Tensor)}
             for memory in memories.values():
                 memory.stored.clear()
@@ -111,7 +131,7 @@ class JITFunction:
             started = True
             for at_z, at_y, at_x in itertools.product(range(z), range(y), range(x)):
                 launch.program = (at_x, at_y, at_z)
-                if function(**arguments) is not None:
+                if self._call(arguments) is not None:
                     raise WouldNotCompile("a kernel returns nothing: store what it computes")
                 launch.end_program()
         except EmulatorError as error:
@@ -133,6 +153,8 @@ class JITFunction:
             low, high = value.extent()
             buffer = Buffer(name, value.memory, value.offset, low, high)
             return Block(pointer_type(value.dtype), (), [value.offset], None, None, buffer)
+        if name in self.types and isinstance(value, bool | int | float):
+            return constant(value, self.types[name])
         if isinstance(value, bool):
             return constant(value, int1)
         if isinstance(value, int):
@@ -153,6 +175,12 @@ class JITFunction:
         return f"<kernel {self.__name__}>"
 
 
+def annotated_type(annotation: str) -> dtype | None:
+    """Return the type that a parameter's annotation asks for, `tl.int64` or `"i64"`; None where it asks for none."""
+    name = annotation.strip("'\"").rpartition(".")[2]
+    return next((kind for kind in DTYPES if name in kind.names[:2]), None)
+
+
 def jit(function: Any = None, **options: Any) -> Any:
     """`@triton.jit`, with or without arguments; they say how to compile, and change no result."""
     return JITFunction if function is None else JITFunction(function)
@@ -169,22 +197,15 @@ def _grid_of(grid: Any, meta: dict[str, Any]) -> tuple[int, int, int]:
     return int(x), int(y), int(z)
 
 
-def _type_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_type_text, value))})"
-    return str(value.type) if isinstance(value, Block) else helpers._type(value)
-
-
 def _note(kernel: JITFunction, bound: dict[str, Any], arguments: dict[str, Any], options: dict[str, Any]) -> None:
     signature, constants, ones, aligned = {}, {}, [], []
     for name, value in bound.items():
         argument = arguments[name]
         if not isinstance(argument, Block):
             signature[name] = "constexpr"
-            constants[name] = {"dtype": value.name} if isinstance(value, dtype) else value
+            constants[name] = {"dtype": value.signature} if isinstance(value, dtype) else value
             continue
-        kind = argument.dtype
-        signature[name] = kind.names[0] if isinstance(kind, pointer_type) else "u1" if kind is int1 else kind.name
+        signature[name] = argument.dtype.signature
         if isinstance(value, Tensor):
             number: int | None = value.offset * value.element_size()
         else:
@@ -194,7 +215,8 @@ def _note(kernel: JITFunction, bound: dict[str, Any], arguments: dict[str, Any],
         if number == 1 and not isinstance(value, Tensor):
             ones.append(name)
     launched = {
-        "kernel": kernel.__name__, "signature": signature, "constants": constants, "ones": ones, "aligned": aligned,
+        "kernel": kernel.__name__, "module": kernel.__module__, "signature": signature, "constants": constants,
+        "ones": ones, "aligned": aligned,
         "num_warps": options["num_warps"], "num_stages": options["num_stages"],
     }  # fmt: skip
     if launched not in _launches:

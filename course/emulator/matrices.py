@@ -17,11 +17,11 @@ try:
     from math import sumprod as _inner  # type: ignore[attr-defined, unused-ignore]
 except ImportError:  # Python 3.11
 
-    def _inner(a: list[Any], b: list[Any], /) -> Any:
+    def _inner(a: tuple[Any, ...], b: tuple[Any, ...], /) -> Any:
         return sum(map(mul, a, b))
 
 
-MATRIX_TYPES = ("fp64", "fp32", "fp16", "bf16", "i8")
+MATRIX_TYPES = ("fp64", "fp32", "fp16", "bf16", "int8")
 PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 
 
@@ -42,21 +42,53 @@ def dot(
     (left, left_poison), (right, right_poison) = a.full(), b.full()
     if a.dtype is float32 and precision == "tf32":
         left, right = tfloat32(left), tfloat32(right)
-    lines = [left[start : start + inner] for start in range(0, rows * inner, inner)]
-    crossing = [right[column::columns] for column in range(columns)]
-    data = [_inner(line, column) for line in lines for column in crossing]
+    data = product(left, right, rows, inner, columns)
     poison: Poison = None
     if left_poison is not None or right_poison is not None:
         down = [first_origin(each) for each in lines_along(left_poison or [None] * len(left), a.shape, 1)]
         across = [first_origin(each) for each in lines_along(right_poison or [None] * len(right), b.shape, 0)]
         poison = [by_row or by_column for by_row in down for by_column in across]
-    product = Block(kind, (rows, columns), round_to(data, kind), poison)
+    result = Block(kind, (rows, columns), round_to(data, kind), poison)
     if acc is None:
-        return product
-    if not isinstance(acc, Block) or acc.shape != product.shape or acc.dtype is not kind:
+        return result
+    if not isinstance(acc, Block) or acc.shape != result.shape or acc.dtype is not kind:
         given = acc.type if isinstance(acc, Block) else acc
-        raise WouldNotCompile(f"the accumulator of tl.dot must be a block {product.type}, not {given}")
-    return add(acc, product)
+        raise WouldNotCompile(f"the accumulator of tl.dot must be a block {result.type}, not {given}")
+    return add(acc, result)
+
+
+def product(left: list[Any], right: list[Any], rows: int, inner: int, columns: int) -> list[Any]:
+    """Multiply two matrices that are stored row by row.
+
+    Tiles are padded: rows and columns that repeat, mostly of zeros, are multiplied once, and an end of zeros is left
+    out, unless an infinity or a NaN would meet it.
+    """
+    used = inner
+    if _is_finite(left):
+        while used > 1 and not any(right[(used - 1) * columns : used * columns]):
+            used -= 1
+    crossing: dict[tuple[Any, ...], int] = {}
+    which = [
+        crossing.setdefault(tuple(right[column : used * columns : columns]), len(crossing)) for column in range(columns)
+    ]
+    distinct = list(crossing)
+    known: dict[tuple[Any, ...], list[Any]] = {}
+    result: list[Any] = []
+    for start in range(0, rows * inner, inner):
+        line = tuple(left[start : start + used])
+        products = known.get(line)
+        if products is None:
+            products = [_inner(line, column) for column in distinct]
+            if len(distinct) < columns:
+                products = [products[each] for each in which]
+            known[line] = products
+        result += products
+    return result
+
+
+def _is_finite(numbers: list[Any]) -> bool:
+    total = sum(numbers)
+    return bool(total - total == 0)
 
 
 def _matrix_sizes(a: Block, b: Block) -> tuple[int, int, int]:
@@ -90,7 +122,7 @@ def _product_type(kind: dtype, acc: Any, out: dtype | None) -> dtype:
         return int32
     if out.name == "bf16":
         raise WouldNotCompile("tl.dot does not accumulate in bf16: use fp32, and cast the result")
-    if kind is float16:
+    if kind is float16 and out is float16:
         return out
     return float64 if kind is float64 else float32
 

@@ -5,22 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from course.emulator.dtypes import dtype, dtype_named, round_to
 from course.emulator.errors import not_offered
 
+LARGEST_LIST = 1 << 22  # elements
+
+
+class Sparse(dict[int, Any]):
+    """Numbers of a memory too large to have: a place that nobody has set holds `nothing`."""
+
+    def __init__(self, nothing: Any) -> None:
+        super().__init__()
+        self.nothing = nothing
+
+    def __missing__(self, place: int) -> Any:
+        return self.nothing
+
 
 class Memory:
-    """One allocation: numbers of one type.
+    """One allocation: `size` numbers of one type.
 
     `written` holds a 1 for each element that was written, or is None when all were. `stored` and `storing` belong to
     the launch that runs: which program stored each element, and what the running program has stored.
     """
 
-    def __init__(self, kind: dtype, values: list[Any], written: bytearray | None = None) -> None:
+    def __init__(
+        self, kind: dtype, size: int, values: list[Any] | Sparse, written: bytearray | Sparse | None = None
+    ) -> None:
         self.dtype = kind
+        self.size = size
         self.values = values
         self.written = written
         self.stored: dict[int, int] = {}
@@ -85,6 +101,8 @@ class Tensor:
 
     def places(self) -> list[int]:
         """Return where its elements are in the memory, the last axis running fastest."""
+        if self.is_contiguous():
+            return list(range(self.offset, self.offset + self.numel()))
         steps = [range(0, size * stride, stride) if stride else [0] * size for size, stride in self._axes()]
         return [self.offset + sum(each) for each in product(*steps)]
 
@@ -92,7 +110,10 @@ class Tensor:
         """Return the elements as nested lists. What was never written is NaN, or None in a tensor of integers."""
         values, written = self.memory.values, self.memory.written
         nothing = math.nan if self.dtype.is_floating() else None
-        flat = [values[each] if written is None or written[each] else nothing for each in self.places()]
+        places = self.places()
+        flat = list(map(values.__getitem__, places))
+        if written is not None:
+            flat = [value if written[place] else nothing for place, value in zip(places, flat, strict=True)]
         return _nest(flat, self.shape)
 
     def _axes(self) -> zip[tuple[int, int]]:
@@ -113,32 +134,40 @@ class Tensor:
 
 
 def tensor(values: Any, dtype: str | dtype = "float32") -> Tensor:
-    """Return a contiguous tensor of nested lists of numbers, each rounded to the type.
+    """Return a contiguous tensor of nested lists of numbers, each rounded to the type; None is what nobody has written.
 
     `ValueError` for lists that are no rectangle, or an integer that does not fit.
     """
     kind = dtype_named(dtype)
     shape: list[int] = []
     flat: list[Any] = [values]
-    while isinstance(flat[0], list | tuple):
+    while flat and not {list, tuple}.isdisjoint(map(type, flat)):
         sizes = {len(each) if isinstance(each, list | tuple) else -1 for each in flat}
         if len(sizes) != 1:
             raise ValueError(f"the lists at depth {len(shape)} are not all of one length")
         shape.append(sizes.pop())
-        flat = [number for each in flat for number in each]
-        if not flat:
-            break
-    if any(isinstance(each, list | tuple) for each in flat):
-        raise ValueError(f"the lists at depth {len(shape)} are not all of one length")
-    return Tensor(Memory(kind, _as_kind(flat, kind)), shape, contiguous_strides(shape))
+        flat = list(chain.from_iterable(flat))
+    written = None
+    if None in flat:
+        written = bytearray(each is not None for each in flat)
+        nothing = math.nan if kind.is_floating() else 0
+        flat = [nothing if each is None else each for each in flat]
+    return Tensor(Memory(kind, len(flat), _as_kind(flat, kind), written), shape, contiguous_strides(shape))
 
 
 def unwritten(shape: Sequence[int], dtype: str | dtype = "float32") -> Tensor:
-    """Return a contiguous tensor of memory that nobody has written."""
+    """Return a contiguous tensor of memory that nobody has written.
+
+    It may be as large as a GPU's memory, so that offsets beyond 2³¹ can be tried: only what is written takes room.
+    """
     kind = dtype_named(dtype)
     size = math.prod(shape)
     nothing = math.nan if kind.is_floating() else 0
-    return Tensor(Memory(kind, [nothing] * size, bytearray(size)), shape, contiguous_strides(shape))
+    if size > LARGEST_LIST:
+        memory = Memory(kind, size, Sparse(nothing), Sparse(0))
+    else:
+        memory = Memory(kind, size, [nothing] * size, bytearray(size))
+    return Tensor(memory, shape, contiguous_strides(shape))
 
 
 def view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Tensor:
@@ -150,8 +179,8 @@ def view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int], offset: i
         raise ValueError(f"{len(shape)} sizes and {len(strides)} strides")
     made = Tensor(tensor.memory, shape, strides, tensor.offset + offset)
     low, high = made.extent()
-    if low < 0 or high >= len(tensor.memory.values):
-        raise ValueError(f"a view from {low} to {high} of a memory of {len(tensor.memory.values)} elements")
+    if low < 0 or high >= tensor.memory.size:
+        raise ValueError(f"a view from {low} to {high} of a memory of {tensor.memory.size} elements")
     return made
 
 
@@ -165,13 +194,15 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _as_kind(flat: list[Any], kind: dtype) -> list[Any]:
     if kind.is_floating():
-        return round_to([float(each) for each in flat], kind)
+        return round_to(list(map(float, flat)), kind)
     if kind.is_bool():
-        return [bool(each) for each in flat]
-    for each in flat:
-        if not isinstance(each, int) or not kind.lowest <= each <= kind.highest:
-            raise ValueError(f"{each!r} is not an integer of type {kind.names[0]}")
-    return [int(each) for each in flat]
+        return list(map(bool, flat))
+    if not {int, bool}.issuperset(map(type, flat)) or (
+        flat and not kind.lowest <= min(flat) <= max(flat) <= kind.highest
+    ):
+        wrong = next(each for each in flat if not isinstance(each, int) or not kind.lowest <= each <= kind.highest)
+        raise ValueError(f"{wrong!r} is not an integer of type {kind.names[0]}")
+    return list(map(int, flat))
 
 
 def _nest(flat: list[Any], shape: Sequence[int]) -> Any:

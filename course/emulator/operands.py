@@ -122,7 +122,7 @@ def _float_to_integer(a: Block, kind: dtype) -> Block:
         pass
     fits = [math.isfinite(x) and kind.lowest <= int(x) <= kind.highest for x in a.data]
     first = next(x for x, ok in zip(a.data, fits, strict=True) if not ok)
-    origin = poisoned(f"{first:g} does not fit {kind}, what it becomes is not defined")
+    origin = poisoned(f"a cast of {first:g}, which does not fit {kind}")
     outside = [None if ok else origin for ok in fits]
     poison = outside if a.poison is None else merged([a.poison, outside])
     return a.like(kind, [int(x) if ok else 0 for x, ok in zip(a.data, fits, strict=True)], poison)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from course.emulator.blocks import Buffer
 from course.emulator.errors import EmulatorError, WriteConflict
@@ -12,12 +13,25 @@ Program = tuple[int, int, int]
 
 
 @dataclass
+class Scope:
+    """A function that runs: the names whose loop or branch has ended, and what each open one began with.
+
+    Those of a branch that is decided by a constant are None. `while` loops are told by their number.
+    """
+
+    ended: set[str] = field(default_factory=set)
+    branches: list[dict[str, Any] | None] = field(default_factory=list)
+    whiles: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
 class Launch:
     """One launch of a kernel. Programs run one after the other, in no order that a kernel may count on."""
 
     kernel: str
     grid: Program
     program: Program = (0, 0, 0)
+    scopes: list[Scope] = field(default_factory=list)
     memories: list[Memory] = field(default_factory=list)
 
     def number(self) -> int:
@@ -34,7 +48,7 @@ class Launch:
         if stored and not stored.keys().isdisjoint(places):
             place = next(place for place in places if place in stored)
             raise WriteConflict(
-                f"program {self.program} reads {buffer.name} + {place - buffer.start}, "
+                f"program {self.program} reads {buffer.address(place)}, "
                 f"which program {self.name_of(stored[place])} stores in the same launch: either may come first"
             )
 
@@ -46,7 +60,7 @@ class Launch:
             place = next(place for place in places if place in stored)
             raise WriteConflict(
                 f"programs {self.name_of(stored[place])} and {self.program} both store to "
-                f"{buffer.name} + {place - buffer.start}: which value stays is not defined"
+                f"{buffer.address(place)}: which value stays is not defined"
             )
         if not memory.storing:
             self.memories.append(memory)

@@ -8,15 +8,20 @@ word for is refused with the line.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import linecache
 import textwrap
+import types
 from collections.abc import Callable
 from typing import Any
 
-from course.emulator.errors import Spot, WouldNotCompile
+from course.emulator.constants import constexpr
+from course.emulator.dtypes import dtype
+from course.emulator.errors import PACKAGE, Spot, WouldNotCompile
 
 HELPERS = "__emulator__"
+_BUILTINS = {"len", "list", "range", "float", "int", "isinstance", "getattr", "hasattr", "print", "min", "max"}
 
 _REFUSED: dict[type[ast.AST], str] = {
     ast.Break: "`break`", ast.Continue: "`continue`", ast.Try: "`try`", ast.Raise: "`raise`", ast.With: "`with`",
@@ -29,13 +34,22 @@ _REFUSED: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]:
+def source_of(function: Callable[..., Any]) -> str | None:
+    """Return the source of a function, None when it cannot be found. It is read early: the file may change."""
+    linecache.checkcache(function.__code__.co_filename)
+    try:
+        return textwrap.dedent("".join(inspect.getsourcelines(function.__code__)[0]))
+    except (OSError, TypeError):
+        return None
+
+
+def rewrite(function: Callable[..., Any], source: str | None, helpers: object) -> Callable[..., Any]:
     """Return `function` with Triton's meaning. It sees its module's globals as they are when it runs.
 
-    `WouldNotCompile` when its source cannot be found, or holds what Triton has no word for.
+    `WouldNotCompile` without a source, or for one that holds what Triton has no word for.
     """
     code = function.__code__
-    tree = _definition(function)
+    tree = _definition(function, source)
     filename, first_line = code.co_filename, code.co_firstlineno
     rewriter = _Rewriter(filename, function.__name__)
     tree.decorator_list = []
@@ -46,6 +60,8 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [each and ast.Constant(None) for each in tree.args.kw_defaults]
     ast.increment_lineno(tree, first_line - 1)
+    rewriter.check_scopes(tree)
+    rewriter.check_names(tree, function)
     tree.body = rewriter.statements(tree.body)
     maker = ast.FunctionDef(
         name="__make__",
@@ -62,20 +78,27 @@ def rewrite(function: Callable[..., Any], helpers: object) -> Callable[..., Any]
     return result
 
 
-def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
-    filename = function.__code__.co_filename
-    linecache.checkcache(filename)
-    try:
-        lines, _ = inspect.getsourcelines(function.__code__)
-    except (OSError, TypeError):
+def _definition(function: Callable[..., Any], source: str | None) -> ast.FunctionDef:
+    if source is None:
         raise WouldNotCompile(
-            f"the source of {function.__name__} cannot be found in {filename}",
+            f"the source of {function.__name__} cannot be found in {function.__code__.co_filename}",
             "Triton compiles a kernel from its source, which must be in a file",
-        ) from None
-    parsed = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        )
+    parsed = ast.parse(source).body[0]
     if not isinstance(parsed, ast.FunctionDef):
         raise WouldNotCompile(f"@triton.jit wants a function: {function.__name__} is none")
     return parsed
+
+
+def names_in(statements: list[ast.stmt]) -> list[ast.Name]:
+    return [each for statement in statements for each in ast.walk(statement) if isinstance(each, ast.Name)]
+
+
+def _may_be_global(value: Any) -> bool:
+    if isinstance(value, types.ModuleType | constexpr | dtype):
+        return True
+    home = getattr(value, "__module__", None) or ""
+    return home.rpartition(".")[0] == PACKAGE or type(value).__module__.rpartition(".")[0] == PACKAGE
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -83,6 +106,7 @@ class _Rewriter(ast.NodeTransformer):
         self.filename = filename
         self.name = name
         self.loops: list[str] = []  # the kinds of the loops around
+        self.whiles = 0
 
     def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         result = []
@@ -102,6 +126,48 @@ class _Rewriter(ast.NodeTransformer):
         spot = Spot(self.name, self.filename, getattr(node, "lineno", 0))
         error.place = f"in {self.name}, {spot.lines()}"
         return error
+
+    def check_names(self, tree: ast.FunctionDef, function: Callable[..., Any]) -> None:
+        """A kernel sees its own names, modules, other jit functions, types, and globals that are a tl.constexpr."""
+        own = set(function.__code__.co_varnames)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Name) or node.id in own or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.id in function.__code__.co_freevars:
+                raise self.refuse(
+                    node, f"`{node.id}` belongs to a function around the kernel: define the kernel outside"
+                )
+            if node.id in function.__globals__:
+                if not _may_be_global(function.__globals__[node.id]):
+                    raise self.refuse(
+                        node,
+                        f"a kernel cannot use the global `{node.id}`: it is no tl.constexpr",
+                        f"write {node.id} = tl.constexpr(…), or pass it as a parameter",
+                    )
+            elif node.id not in _BUILTINS:
+                known = hasattr(builtins, node.id)
+                raise self.refuse(
+                    node,
+                    f"Triton has no `{node.id}`: is there a tl.{node.id}?" if known else f"`{node.id}` is not defined",
+                )
+
+    def check_scopes(self, tree: ast.FunctionDef) -> None:
+        """What a loop defines first is gone when it ends."""
+        parameters = {each.arg for each in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)}
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        for loop in ast.walk(tree):
+            if not isinstance(loop, ast.For | ast.While) or "static_range" in ast.unparse(getattr(loop, "iter", loop)):
+                continue
+            inside = {id(node) for node in ast.walk(loop)}
+            stored_outside = {each.id for each in names if isinstance(each.ctx, ast.Store) and id(each) not in inside}
+            own = {each.id for each in names if isinstance(each.ctx, ast.Store)} - stored_outside - parameters
+            for each in names:
+                if each.id in own and isinstance(each.ctx, ast.Load) and id(each) not in inside:
+                    raise self.refuse(
+                        each,
+                        f"`{each.id}` is defined within a loop, and ends with it",
+                        "define it before the loop, with the type that the loop gives it",
+                    )
 
     # ---- assignments: a number becomes a run-time scalar ----
 
@@ -138,6 +204,22 @@ class _Rewriter(ast.NodeTransformer):
 
     # ---- branches and loops ----
 
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        """After a branch that is decided at run time, what it may have changed must have kept its type."""
+        parts = [{each.id for each in names_in(part) if isinstance(each.ctx, ast.Store)}
+                 for part in (node.body, node.orelse)]  # fmt: skip
+        node.test = self.visit(node.test)
+        node.body, node.orelse = self.statements(node.body), self.statements(node.orelse)
+        if not any(parts):
+            return [node]
+        node.test = self.call("branch", node.test)
+        either, both = parts[0] | parts[1], parts[0] & parts[1]
+        names = [
+            ast.copy_location(ast.Tuple([ast.Constant(name) for name in sorted(each)], ast.Load()), node.test)
+            for each in (either, both)
+        ]
+        return [node, ast.copy_location(ast.Expr(self.call("joined", *names)), node.test)]
+
     def visit_For(self, node: ast.For) -> ast.AST:
         if node.orelse:
             raise self.refuse(node, "Triton's compiler does not know `else` after a loop")
@@ -153,7 +235,9 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise self.refuse(node, "Triton's compiler does not know `else` after a loop")
         self.loops.append("while")
-        node.test = self.visit(node.test)
+        self.whiles += 1
+        number = ast.copy_location(ast.Constant(self.whiles), node.test)
+        node.test = self.call("again", number, self.visit(node.test))
         node.body = self.statements(node.body)
         self.loops.pop()
         return node
@@ -191,8 +275,8 @@ class _Rewriter(ast.NodeTransformer):
         return self.call("negated", node.operand) if isinstance(node.op, ast.Not) else node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """`range`, and `min` and `max` of two, mean Triton's."""
-        if node.id in ("range", "min", "max") and isinstance(node.ctx, ast.Load):
+        """`range`, `print`, and `min` and `max` of two, mean Triton's."""
+        if node.id in ("range", "min", "max", "print") and isinstance(node.ctx, ast.Load):
             helper = ast.Attribute(ast.Name(HELPERS, ast.Load()), f"builtin_{node.id}", ast.Load())
             return ast.copy_location(helper, node)
         return node

@@ -66,10 +66,10 @@ Snapshot = tuple[str, dict[str, Any], dict[str, Any]]  # a module's name, what i
 class Agent:
     """Holds one learner's module and the objects made from it.
 
-    Requests: `{"do": "load", "module", "symbols", "uses", "beside", "executor", "source"}` first, answered with the
-    public methods of each of the reference's classes; `{"do": "start"}` before each scenario; then
-    `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
-    number, or None for the module.
+    Requests: `{"do": "prepare", "module", "reference", "uses", "beside", "executor"}` first, then
+    `{"do": "load", "module", "symbols", "source"}`, answered with the public methods of each of the reference's
+    classes; `{"do": "start"}` before each scenario; then `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
+    number, or None for the module; `{"do": "launches"}` for the kernels that the emulator has run.
     Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
     code changed a builtin or a part of the judge. `state` is what can be drawn of the scenario's objects after the
     call, by their number (`views`).
@@ -114,6 +114,9 @@ class Agent:
         return reply
 
     def _act(self, request: dict[str, Any]) -> Any:
+        if request["do"] == "prepare":
+            self._prepare(request)
+            return None
         if request["do"] == "load":
             return self._load(request)
         if request["do"] == "start":
@@ -121,20 +124,26 @@ class Agent:
             self._numbers.clear()
             self._views.clear()
             return None
+        if request["do"] == "launches":
+            return executors.launches()
         return self._do(request)
 
+    def _prepare(self, request: dict[str, Any]) -> None:
+        """Import everything that is not the learner's: PyTorch alone may take seconds."""
+        self._executor = executors.load(request["executor"]) if request["executor"] else {}
+        # What an exercise needs beside the answer.
+        self._beside = graft.load_file(request["beside"], "beside") if request["beside"] else None
+        self._reference_module = graft.reference_module(request["module"], request["reference"])
+        self._used = [graft.reference_module(each) for each in request["uses"]]
+
     def _load(self, request: dict[str, Any]) -> dict[str, list[str]]:
-        name = request["module"]
-        executor = executors.load(request["executor"]) if request["executor"] else {}
-        beside = _load_beside(request["beside"])
-        reference = graft.reference_module(name)
-        used = [graft.reference_module(each) for each in request["uses"]]
+        name, reference, beside, used = request["module"], self._reference_module, self._beside, self._used
         filename = MODULE_FILE.format(module=name)
         methods = _methods_of([*used, reference, *([beside] if beside else [])])
         module = graft.load_source(request["source"], filename, f"practice.{name}")
         self._restore(self._builtins)
         graft.refuse_borrowing(module)
-        is_triton = request["executor"] is not None and hasattr(reference, "triton")
+        is_triton = bool(self._executor) and hasattr(reference, "triton")
         (graft.graft_source if is_triton else graft.graft)(module, reference, request["symbols"])
         self._namespace = {}
         for each in (*used, module):
@@ -142,7 +151,7 @@ class Agent:
         if beside is not None:
             beside.__dict__["answer"] = module
             self._namespace.update(_public(beside))
-        self._namespace.update(executor)
+        self._namespace.update(self._executor)
         self._classes = {value for value in self._namespace.values() if isinstance(value, type)}
         return methods
 
@@ -204,14 +213,6 @@ def _snapshot(module: types.ModuleType) -> Snapshot:
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
-
-
-def _load_beside(path: str | None) -> types.ModuleType | None:
-    """Run what an exercise needs beside the answer: `beside.py` in its folder."""
-    if path is None:
-        return None
-    with open(path, encoding="utf-8") as file:
-        return graft.load_source(file.read(), path, "beside")
 
 
 def _methods_of(modules: list[types.ModuleType]) -> dict[str, list[str]]:

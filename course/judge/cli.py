@@ -72,6 +72,8 @@ def _run(request: Request, *, color: bool) -> int:
                 return _complain(str(error), color=color)
         case "export" | "import":
             return _exchange(request, terminal, progress, color=color)
+        case "engine" | "parity" | "bench":
+            return _engine(request, terminal, progress)
         case "list":
             from course.judge.console.listing import show_list
             from course.judge.exercise import load_exercises
@@ -111,6 +113,35 @@ def _judge(request: Request, terminal: Terminal, progress: Progress) -> int:
     if one:
         return check_one(terminal, progress, exercises[0], executor, as_json=as_json)
     return check_started(terminal, progress, exercises, executor, as_json=as_json)
+
+
+def _engine(request: Request, terminal: Terminal, progress: Progress) -> int:
+    """Do what needs the engine. With `--json`, what is for people goes nowhere."""
+    import io
+
+    from course.judge.console.session import Stopped
+    from course.judge.console.settings import read_settings
+    from course.judge.console.terminal import Terminal
+
+    settings = read_settings(request)
+    as_json = "--json" in request.options
+    screen, out = (Terminal.of(io.StringIO(), color=False), terminal) if as_json else (terminal, None)
+    try:
+        match request.command:
+            case "engine":
+                from course.judge.console.engine import run_engine
+
+                return run_engine(screen, out, progress, settings)
+            case "parity":
+                from course.judge.console.parity import run_parity
+
+                return run_parity(screen, out, progress, settings)
+            case _:
+                from course.judge.console.bench import run_bench
+
+                return run_bench(screen, out, progress, settings)
+    except Stopped as stopped:
+        return stopped.tell(screen, out, command(request.command))
 
 
 def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:

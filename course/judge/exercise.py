@@ -42,6 +42,7 @@ class Exercise(NamedTuple):
     needs: str
     time_limit: float
     hints: tuple[str, ...]
+    leaves_out: tuple[str, ...] = ()  # what of the module is nobody's to write, and too much to show beside the task
 
     @property
     def executors(self) -> tuple[str, ...]:
@@ -55,6 +56,11 @@ class Exercise(NamedTuple):
     @property
     def folder(self) -> Path:
         return FOLDER / self.id
+
+    @property
+    def is_bug(self) -> bool:
+        """Whether it hands out a file that is whole and wrong: `broken.py`, with the right one in `fixed.py`."""
+        return (self.folder / "broken.py").exists()
 
     @property
     def file(self) -> str:
@@ -90,6 +96,14 @@ def find_exercise(exercise_id: str) -> Exercise:
     return _load(FOLDER / exercise_id / "exercise.toml")
 
 
+def reference_path(module: str) -> Path:
+    """Return the file of the right version: in `solutions/`, or a designed bug's `fixed.py`."""
+    path = ROOT / "solutions" / f"{module}.py"
+    if path.exists():
+        return path
+    return next(each.folder for each in load_exercises() if each.module == module and each.is_bug) / "fixed.py"
+
+
 @functools.cache
 def exercise_ids() -> frozenset[str]:
     """Return the ids of all exercises, without reading any."""
@@ -111,6 +125,7 @@ def _load(path: Path) -> Exercise:
         needs=data["needs"],
         time_limit=float(data["time_limit"]),
         hints=tuple(hint.strip() for hint in data["hints"]),
+        leaves_out=tuple(data.get("leaves_out", ())),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +78,8 @@ def same(actual: Any, expected: Any, within: float = 1e-9) -> bool:
     if isinstance(expected, int):
         return isinstance(actual, int) and actual == expected
     if isinstance(expected, float):
+        if math.isinf(expected):
+            return isinstance(actual, float) and actual == expected
         return isinstance(actual, int | float) and abs(actual - expected) <= within * max(1.0, abs(expected))
     return bool(actual == expected) if expected is not None else actual is None
 

@@ -33,7 +33,7 @@ def refuse_borrowing(module: types.ModuleType) -> None:
 
 def load_source(source: str, filename: str, module_name: str) -> types.ModuleType:
     """Run `source` as a fresh module and return it; tracebacks show its lines under `filename`."""
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    _remember_lines(source, filename, filename.count("/") + 1)
     module = types.ModuleType(module_name)
     module.__file__ = filename
     sys.modules[module_name] = module  # dataclasses look their module up there
@@ -41,8 +41,9 @@ def load_source(source: str, filename: str, module_name: str) -> types.ModuleTyp
     return module
 
 
-def reference_module(name: str) -> types.ModuleType:
-    return importlib.import_module(f"solutions.{name}")
+def reference_module(name: str, path: str | None = None) -> types.ModuleType:
+    """Return the reference's module: that of `solutions/`, or for a designed bug the file at `path`."""
+    return importlib.import_module(f"solutions.{name}") if path is None else load_file(path, f"solutions.{name}")
 
 
 def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable[str]) -> None:
@@ -59,7 +60,7 @@ def graft(module: types.ModuleType, reference: types.ModuleType, asked: Iterable
     for name, value in _own_members(reference).items():
         if isinstance(value, type):
             _graft_class(module, name, value, asked, scope)
-        elif name not in asked:
+        elif name not in asked and not (name.startswith("_") and hasattr(module, name)):
             setattr(module, name, _rebind(value, scope))
         if not name.startswith("_"):
             scope[name] = getattr(module, name)
@@ -74,12 +75,29 @@ def graft_source(module: types.ModuleType, reference: types.ModuleType, asked: I
     asked = set(asked)
     for symbol in sorted(asked):
         _require(module, symbol)
-    path = reference.__file__
-    assert path
-    with open(path, encoding="utf-8") as file:
-        tree = ast.parse(file.read())
+    assert reference.__file__
+    with open(reference.__file__, encoding="utf-8") as file:
+        source = file.read()
+    tree = ast.parse(source)
     tree.body = [node for node in tree.body if _is_wanted(node, asked, vars(module))]
-    exec(compile(tree, path, "exec", dont_inherit=True), module.__dict__)
+    filename = _remember_lines(source, reference.__file__, 2)
+    exec(compile(tree, filename, "exec", dont_inherit=True), module.__dict__)
+
+
+def load_file(path: str, module_name: str) -> types.ModuleType:
+    """Run a file of an exercise's folder as a fresh module."""
+    with open(path, encoding="utf-8") as file:
+        source = file.read()
+    module = load_source(source, _remember_lines(source, path, 4), module_name)
+    module.__file__ = path
+    return module
+
+
+def _remember_lines(source: str, path: str, parts: int) -> str:
+    """Return the last parts of a path, under which tracebacks and compilers find the source on any machine."""
+    filename = "/".join(path.replace("\\", "/").split("/")[-parts:])
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return filename
 
 
 def _is_wanted(node: ast.stmt, asked: set[str], there: dict[str, Any]) -> bool:

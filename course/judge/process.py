@@ -22,12 +22,17 @@ from course.judge.spawn import StartError
 
 START_LIMIT = 30.0  # seconds for the child's interpreter to come up; the exercise's own limit starts after that
 MEMORY_LIMIT = 1 << 30  # bytes of address space for exercises that need Python alone
+COMPILES = ("gpu", "interpreter")  # executors that need far longer than the emulator, for which limits are set
+COMPILE_LIMIT = 120.0  # seconds; Triton compiles a kernel for each shape
 REPLY_LIMIT = 64 << 20  # bytes that one run may send back, a multiple of what any right answer does
 PIPE_ROOM = 4096  # bytes that an empty pipe takes at once on every system
 
 
 class ProcessChannel:
-    """Asks an agent in a child process. All requests together may take `time_limit` seconds."""
+    """Asks an agent in a child process.
+
+    All requests together may take `time_limit` seconds, but for "prepare", in which nothing of the learner's runs.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], time_limit: float, memory_limit: int) -> None:
         self.on_output: Callable[[str], None] = lambda text: None
@@ -40,9 +45,21 @@ class ProcessChannel:
             self._receive("ready")
         except Lost as lost:
             raise StartError(self._start_text(lost)) from None
+        self._time_limit = time_limit
         self._deadline = time.monotonic() + time_limit
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] != "prepare":
+            return self._ask(request)
+        self._deadline = time.monotonic() + START_LIMIT
+        try:
+            return self._ask(request)
+        except Lost as lost:
+            raise StartError(self._start_text(lost)) from None
+        finally:
+            self._deadline = time.monotonic() + self._time_limit
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request).encode() + b"\n"
         if len(line) > PIPE_ROOM:
             # A child that was stopped (SIGSTOP) reads nothing, and a write that does not fit would wait for it.
@@ -104,9 +121,15 @@ def judge(exercise: Exercise, source: str, time_limit: float | None = None, exec
 
     `StartError` when there could be no child, `NotAvailable` when the machine lacks what the executor needs.
     """
+    if time_limit is None and executor in COMPILES:
+        time_limit = max(exercise.time_limit, COMPILE_LIMIT)
     if time_limit is not None:
         exercise = exercise._replace(time_limit=time_limit)
     with spawn.child() as process:
         needs_python_alone = exercise.runs_in_page and executor in (None, "emulator")
         channel = ProcessChannel(process, exercise.time_limit, MEMORY_LIMIT if needs_python_alone else 0)
-        return run_checks(exercise, source, channel, executor=executor)
+        report = run_checks(exercise, source, channel, executor=executor)
+        if report.status == "pass" and exercise.needs == "triton" and executor in (None, "emulator"):
+            with contextlib.suppress(Lost):
+                report.launches = channel.ask({"do": "launches"})["value"]
+        return report

@@ -7,7 +7,7 @@ in the reference, which is the interface that the stub promised; the agent says 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from course.judge import wire
@@ -153,11 +153,37 @@ class Solution:
 
 
 def shorten(value: object, limit: int = 160) -> str:
-    """Return `repr(value)`, with the middle left out where it is long."""
-    text = repr(value)
+    """Return `repr(value)`, with floats to ten digits and the middle left out where it is long.
+
+    The last digits of a sum or an exponential are not the same on every Python, and nobody reads them.
+    """
+    text = repr(_both_ends(value, limit))
     if len(text) <= limit:
         return text
     return f"{text[: limit - 40]} … {text[-30:]}"
+
+
+def _both_ends(value: object, limit: int) -> object:
+    """Return `value` with floats to ten digits; of a long list only what fills `limit` characters at each end."""
+    if type(value) is float:
+        return float(f"{value:.10g}")
+    if type(value) is not list and type(value) is not tuple:
+        return value
+    front = _filling(value, limit)
+    rest = value[len(front) :]
+    return type(value)([*front, *_filling(rest[::-1], limit)[::-1]])
+
+
+def _filling(values: Sequence[object], limit: int) -> list[object]:
+    """Return as many of the values as it takes to fill `limit` characters."""
+    taken: list[object] = []
+    size = 0
+    for value in values:
+        if size >= limit:
+            break
+        taken.append(_both_ends(value, limit))
+        size += len(repr(taken[-1]))
+    return taken
 
 
 def _call_text(do: str, on: Handle | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

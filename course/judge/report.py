@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from course.judge.exercise import Exercise
+from course.judge.views import LOOKS_AT
+
+COMPILES = "compiles"  # stands among the checks when Triton's compiler refuses what passed them all
 
 
 class Report:
@@ -24,6 +27,8 @@ class Report:
         self._unfinished = False
         self._finished = False
         self._early_output = ""
+        self._compiled: dict[str, Any] | None = None
+        self.launches: list[dict[str, Any]] = []  # of kernels, as the emulator tells them
 
     @classmethod
     def of(cls, exercise: Exercise, events: Iterable[list[Any]]) -> Report:
@@ -50,7 +55,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         failed = self.status != "pass"
-        return {
+        compiled = {} if self._compiled is None else {"compiled": self._compiled}
+        return compiled | {
             "version": 3,
             "status": self.status,
             "message": self._message,
@@ -63,7 +69,7 @@ class Report:
         }
 
     # One method an event. A run is: broken | check (start (call (return | raise))*)* (pass | fail) …, done; `lost`
-    # may come anywhere, `output` too.
+    # may come anywhere, `output` too. After `done` may come compiled | refused, where Triton is installed.
 
     def _on_broken(self, message: str, interpreter: str | None) -> None:
         self._message = message
@@ -71,20 +77,7 @@ class Report:
 
     def _on_check(self, name: str) -> None:
         check = self._checks[name]
-        self._tests.append(
-            {
-                "name": name,
-                "status": "fail",  # until it has passed
-                "message": None,
-                "output": "",
-                "test_code": check.source,
-                "promise": check.promise,
-                "why": None,
-                "calls": [],
-                "expected": None,
-                "interpreter": None,
-            }
-        )
+        self._tests.append(_test(name, check.promise, check.source))
 
     def _on_start(self) -> None:
         self._tests[-1]["calls"] = []
@@ -122,10 +115,25 @@ class Report:
     def _on_done(self) -> None:
         self._finished = True
 
+    def _on_compiled(self, costs: dict[str, Any]) -> None:
+        self._compiled = costs
+
+    def _on_refused(self, message: str, words: str) -> None:
+        self._tests.append(
+            _test(COMPILES, "Triton's compiler takes it.", "") | {"message": message, "interpreter": words}
+        )
+
+    def _looks(self) -> str:
+        """Say that the call may have ended, and the look at its objects that follows it not."""
+        names = [symbol.partition(".")[2] for symbol in LOOKS_AT if symbol in self._exercise.symbols]
+        if not names or not self._tests:
+            return ""
+        return f"\nEach call is followed by a look at {' and '.join(names)}: it may be in one of these."
+
     def _on_lost(self, reason: str, detail: str) -> None:
         during = f"{self.last_call()}" if self._tests else f"loading {self._exercise.file}"
         message = {
-            "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?)",
+            "timeout": f"{during} did not end within {self._exercise.time_limit:g} s (an endless loop?){self._looks()}",
             "stopped": f"stopped during {during}",
             "exit": f"{during} ended the process itself" + (f" ({detail})" if detail else ""),
             "pipe": f"{during} wrote into the judge's own pipe, or closed it",
@@ -134,3 +142,19 @@ class Report:
             self._on_fail({"message": message})
         else:
             self._on_broken(message, None)
+
+
+def _test(name: str, promise: str, code: str) -> dict[str, Any]:
+    """Return the entry of a check that has begun."""
+    return {
+        "name": name,
+        "status": "fail",  # until it has passed
+        "message": None,
+        "output": "",
+        "test_code": code,
+        "promise": promise,
+        "why": None,
+        "calls": [],
+        "expected": None,
+        "interpreter": None,
+    }

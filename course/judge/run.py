@@ -32,7 +32,11 @@ def run_checks(
 
     channel.on_output = lambda text: emit(["output", text])
     try:
-        reply = _load(exercise, source, channel, executor)
+        reply = _prepare(exercise, channel, executor)
+        if "raised" not in reply:
+            reply = channel.ask(
+                {"do": "load", "module": exercise.module, "symbols": list(exercise.symbols), "source": source}
+            )
         error = _loading_error(exercise, reply)
         if error is not None:
             emit(["broken", *error])
@@ -52,18 +56,17 @@ def run_checks(
     return report
 
 
-def _load(exercise: Exercise, source: str, channel: Channel, executor: str | None) -> dict[str, Any]:
-    """Have the agent load the answer, and return its reply."""
+def _prepare(exercise: Exercise, channel: Channel, executor: str | None) -> dict[str, Any]:
+    """Have the agent import what the answer is run beside, and return its reply."""
     beside = exercise.folder / "beside.py"
     return channel.ask(
         {
-            "do": "load",
+            "do": "prepare",
             "module": exercise.module,
-            "symbols": list(exercise.symbols),
+            "reference": str(exercise.folder / "fixed.py") if exercise.is_bug else None,
             "uses": list(exercise.uses),
             "beside": str(beside) if beside.exists() else None,
             "executor": executor or next(iter(exercise.executors), None),
-            "source": source,
         }
     )
 
@@ -112,9 +115,9 @@ def _run_check(exercise: Exercise, check: Check, session: Session, report: Repor
 
 
 def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, Any]:
-    prefix = f"{exercise.id}: "
-    if error["type"] == "NotImplementedError" and error["message"].startswith(prefix):
-        return {"message": error["message"][len(prefix) :], "unfinished": True}
+    unwritten = _unwritten(exercise, error)
+    if unwritten is not None:
+        return {"message": f"{unwritten} is not written yet", "unfinished": True}
     explanations = {
         "SystemExit": "tried to leave the program (sys.exit?) instead of returning",
         "KeyboardInterrupt": "raised KeyboardInterrupt",
@@ -128,6 +131,14 @@ def _raised(exercise: Exercise, error: dict[str, Any], call: str) -> dict[str, A
     if error["type"] == "TypeError" and not error["entered"]:
         message = f"{call} does not accept these arguments: keep the signature of the stub"
     return {"message": message, "interpreter": error["text"]}
+
+
+def _unwritten(exercise: Exercise, error: dict[str, Any]) -> str | None:
+    """Return the symbol whose stub raised `error`. Triton has no `raise`: what refuses it shows the line."""
+    said = error["message"] if error["type"] == "NotImplementedError" else ""
+    if exercise.needs == "triton":
+        said += error["message"] + error["text"]
+    return next((each for each in exercise.symbols if f"{exercise.id}: {each} is not written yet" in said), None)
 
 
 def _rebound(module: str, name: str) -> str:

@@ -26,23 +26,23 @@ def start_ahead() -> None:
 
 
 @contextlib.contextmanager
-def child() -> Iterator[subprocess.Popen[bytes]]:
+def child(script: str = CHILD) -> Iterator[subprocess.Popen[bytes]]:
     """Lend a child process; afterwards it is gone, with whatever it started. `StartError` when there can be none."""
-    process = _ahead.pop(0) if _ahead else _start()
+    process = _ahead.pop(0) if _ahead and script == CHILD else _start(script)
     try:
         yield process
     finally:
         _kill(process)
 
 
-def _start() -> subprocess.Popen[bytes]:
-    # -P: child.py stands in no place to import from. The UTF-8 mode makes every system read files alike. -S: what
+def _start(script: str = CHILD) -> subprocess.Popen[bytes]:
+    # -P: the script stands in no place to import from. The UTF-8 mode makes every system read files alike. -S: what
     # `site` runs (every `.pth` file) can take longer than everything else.
     options = ["-P", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
     packages = [path for path in sys.path if path.endswith("-packages")]
     try:
         return subprocess.Popen(
-            [sys.executable, *options, CHILD, *packages],
+            [sys.executable, *options, script, *packages],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,  # only what the interpreter says when it cannot come up

@@ -1,7 +1,8 @@
 """Cuts stubs from the reference: the same module, with the bodies that a learner writes taken out.
 
 Cutting works on source lines that the syntax tree names, so comments, types and docstrings of what stays are the
-reference's own. Imports and private helpers that only removed bodies used go too.
+reference's own. Imports and private helpers that only removed bodies used go too. A designed bug is not cut: what is
+handed out is written by hand.
 """
 
 from __future__ import annotations
@@ -10,31 +11,37 @@ import ast
 import functools
 from collections.abc import Iterable
 
-from course.judge.exercise import ROOT, Exercise, find_exercise, load_exercises
+from course.judge.exercise import Exercise, find_exercise, load_exercises, reference_path
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def stub_source(module: str) -> str:
     """Return the text of `practice/<module>.py` as it is handed out: all its exercises unwritten."""
-    owners = {symbol: exercise.id for exercise in _exercises_of(module) for symbol in exercise.symbols}
+    exercises = _exercises_of(module)
+    for exercise in exercises:
+        if exercise.is_bug:
+            return exercise_stub(exercise.id)
+    owners = {symbol: exercise.id for exercise in exercises for symbol in exercise.symbols}
     return _cut(module, owners, leave_out=())
 
 
 def exercise_stub(exercise_id: str) -> str:
     """Return the module with one exercise unwritten, and what other exercises ask for left out."""
     exercise = find_exercise(exercise_id)
+    if exercise.is_bug:
+        return (exercise.folder / "broken.py").read_text("utf-8")
     return _cut(exercise.module, dict.fromkeys(exercise.symbols, exercise.id), other_symbols(exercise))
 
 
 def exercise_solution(exercise_id: str) -> str:
     """Return the same with the reference's bodies."""
     exercise = find_exercise(exercise_id)
-    return _cut(exercise.module, {}, other_symbols(exercise))
+    return reference_source(exercise.module) if exercise.is_bug else _cut(exercise.module, {}, other_symbols(exercise))
 
 
 def reference_source(module: str) -> str:
-    return (ROOT / "solutions" / f"{module}.py").read_text("utf-8")
+    return reference_path(module).read_text("utf-8")
 
 
 def symbol_sources(source: str) -> dict[str, str]:
@@ -61,9 +68,9 @@ def _exercises_of(module: str) -> list[Exercise]:
 
 
 def other_symbols(exercise: Exercise) -> tuple[str, ...]:
-    """Return the symbols that the other exercises of the same module ask for."""
+    """Return what of the module the exercise's short file does without: what others ask for, and what it leaves out."""
     others = (other for other in _exercises_of(exercise.module) if other.id != exercise.id)
-    return tuple(symbol for other in others for symbol in other.symbols)
+    return (*(symbol for other in others for symbol in other.symbols), *exercise.leaves_out)
 
 
 @functools.cache

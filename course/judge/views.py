@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 WATCHED_BLOCKS = 16  # larger pools are not drawn block by block
+LOOKS_AT = ("BlockPool.num_free", "BlockPool.ref_count")  # what a look calls, and a learner may have written
 
 
 def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[str, Any]] | None:
@@ -29,4 +31,25 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "max_new_tokens": value.max_new_tokens,
             "ended": value.ended,
         }
+    if class_name == "OnlineSoftmax":
+        return lambda: {
+            "maximum": _number(value.maximum),
+            "total": _number(value.total),
+            "accumulator": [_number(number) for number in value.accumulator],
+        }
+    if class_name == "Int8Cache":
+        return lambda: {name: list(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")}
     return None
+
+
+def _number(value: Any) -> Any:
+    """Return a float to ten digits, as calls show it, and -inf and NaN, which JSON does not know, in words.
+
+    A whole number loses its point, as it does in a browser.
+    """
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.10g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded

@@ -42,8 +42,12 @@ def encode(value: object, reference: Callable[[object], Any], depth: int = 0) ->
         return value if -LARGEST < value < LARGEST else VERY_LARGE  # type: ignore[operator]
     if kind is str:
         return value if len(value) <= MAX_TEXT else {"x": f"a str of {len(value)} characters"}  # type: ignore[arg-type]
-    if kind is list and {*map(type, value)} == {int}:  # type: ignore[call-overload]  # most of what travels
-        return _encode_ints(value)  # type: ignore[arg-type]
+    if kind is list:  # most of what travels
+        kinds = {*map(type, value)}  # type: ignore[call-overload]
+        if kinds == {int}:
+            return _encode_ints(value)  # type: ignore[arg-type]
+        if kinds <= {float, type(None)} and len(value) <= MAX_ITEMS:  # type: ignore[arg-type]
+            return list(value)  # type: ignore[call-overload]
     if depth > MAX_DEPTH:
         return {"x": f"a {kind.__name__} nested too deeply"}
     if isinstance(value, list | tuple | set | frozenset | deque):

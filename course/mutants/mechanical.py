@@ -38,8 +38,11 @@ Edit = Callable[[ast.AST], None]
 def mechanical(exercise: Exercise) -> Iterator[tuple[str, str]]:
     """Yield (change, module source) for every small change to the exercise's symbols.
 
-    A change is named "symbol: old statement → new statement", which does not move with line numbers.
+    A change is named "symbol: old statement → new statement", which does not move with line numbers. A designed bug has
+    none: it is about its bug, and the exercises of the module that it is taken from have them.
     """
+    if exercise.is_bug:
+        return
     reference = reference_source(exercise.module)
     tree = ast.parse(reference)
     seen = set()

@@ -51,6 +51,16 @@ def judge_mechanical() -> Iterator[Verdict]:
         yield Verdict(verdict.exercise, verdict.change, verdict.rejected_by, reason)
 
 
+def tally(catalogued: Iterable[Verdict], mechanical: Iterable[Verdict]) -> dict[str, dict[str, int]]:
+    """Count, for each exercise: catalogued mutants, and mechanical ones that were rejected or explained."""
+    scores = {exercise.id: {"catalogued": 0, "rejected": 0, "explained": 0} for exercise in load_exercises()}
+    for verdict in catalogued:
+        scores[verdict.exercise]["catalogued"] += 1
+    for verdict in mechanical:
+        scores[verdict.exercise]["explained" if verdict.rejected_by is None else "rejected"] += 1
+    return scores
+
+
 def _run(jobs: Iterable[tuple[Exercise, str, str]]) -> Iterator[Verdict]:
     """Judge in child processes; what needs PyTorch in processes of our own, which load it once and not for each job."""
     here = multiprocessing.get_context("fork")

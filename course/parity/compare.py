@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from course.parity.diagnose import Divergence, diagnose, relative_error
-from course.parity.record import record_engine, record_reference
+from course.parity.diagnose import Divergence, diagnose, error_of
+from course.parity.record import Record, record_engine, record_reference
 from solutions.engine import Engine
 
 
@@ -38,14 +38,20 @@ def plans(num_tokens: int) -> dict[str, list[int]]:
 def compare(engine: Engine, reference: Any, tokens: list[int], tolerance: float) -> list[Comparison]:
     """Compare the engine with a `transformers` model over one prompt, in every plan."""
     theirs = record_reference(reference, tokens)
-    results = []
-    for plan, chunks in plans(len(tokens)).items():
-        ours = record_engine(engine, tokens, chunks)
-        hidden_error = max(map(relative_error, ours.hidden, theirs.hidden))
-        gap = float((ours.logits.log_softmax(-1) - theirs.logits.log_softmax(-1)).abs().max())
-        divergence = diagnose(ours, theirs, tolerance, engine.block_size)
-        results.append(Comparison(plan, len(tokens), hidden_error, gap, divergence))
-    return results
+    return [
+        compare_plan(engine, theirs, tokens, plan, chunks, tolerance) for plan, chunks in plans(len(tokens)).items()
+    ]
+
+
+def compare_plan(
+    engine: Engine, theirs: Record, tokens: list[int], plan: str, chunks: list[int], tolerance: float
+) -> Comparison:
+    """Compare the engine with a record of the truth over one prompt, computed in chunks of the given sizes."""
+    ours = record_engine(engine, tokens, chunks)
+    hidden_error = max(map(error_of, ours.hidden, theirs.hidden))
+    gap = float((ours.logits.log_softmax(-1) - theirs.logits.log_softmax(-1)).abs().max())
+    divergence = diagnose(ours, theirs, tolerance, engine.block_size)
+    return Comparison(plan, len(tokens), hidden_error, gap, divergence)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Names the first place where two records differ, and what usually causes such a difference."""
+"""Names the first place where two records differ, and what usually causes such a difference.
+
+What the numbers mean is decided by `solutions/diagnosis.py`; this module takes the errors of two records and finds the
+words.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,38 @@ from dataclasses import dataclass
 import torch
 
 from course.parity.record import Record
+from solutions.diagnosis import beyond, first_divergence, likely_cause, relative_error
+
+CAUSES = {
+    "position offset": "position offset: the first token is right and later ones are not, so positions do not count on",
+    "embedding": "the token or position embedding: a wrong table, row or scale",
+    "after the heads": (
+        "the heads agree, so the difference comes after them: the output projection, the second layer norm, the GELU "
+        "(GPT-2 uses its tanh form) or a matrix that should have been transposed"
+    ),
+    "after the layers": "the layers agree, so it is the final layer norm or the head, which is the token embedding",
+    "strides": "strides: only head 0 is right. Are the strides of heads and slots swapped?",
+    "some heads": "some heads only: how query heads share KV heads, or a loop that does not reach every head",
+    "query positions": (
+        "query positions: the first pass is right, and no pass that goes on from it. Does the mask, or the gathering, "
+        "know how many tokens came before?"
+    ),
+    "block table": "block table: the first block is right and all later ones are not",
+    "causal mask": "mask or context length: early positions are wrong, so they see keys that they should not",
+    "attention": (
+        "attention as a whole: the layer norm before it, the cut into queries, keys and values, what is written, the "
+        "scale, the softmax, or a key too many or too few"
+    ),
+    "first key only": (
+        "mask: these positions see the first key only. Does the mask use a query's row in the batch instead of its "
+        "position, context length − query length + row?"
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first difference. `layer` is None at the embedding; `heads` lists the heads that differ, where known."""
+    """The first difference: `layer` and `heads` as `first_divergence` has them, `cause` one of `CAUSES`."""
 
     layer: int | None
     heads: list[int]
@@ -21,93 +52,66 @@ class Divergence:
 
     def __str__(self) -> str:
         place = "at the embedding" if self.layer is None else f"in layer {self.layer}"
+        if self.cause == "after the layers":
+            place = "in the logits"
         if self.heads:
             place += f", heads {_spans(self.heads)}"
         return (
             f"differs first {place}, at positions {_spans(self.positions)} (relative error {self.error:.2g}). "
-            f"Likely cause: {self.cause}"
+            f"Likely cause: {CAUSES[self.cause]}"
         )
 
 
-def relative_error(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """‖ours − theirs‖ / ‖theirs‖; NaN anywhere in ours counts as infinitely far."""
-    error = float((ours.double() - theirs.double()).norm() / theirs.double().norm().clamp_min(1e-30))
-    return error if error == error else float("inf")
+def error_of(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Return the relative error between two tensors of one shape."""
+    return relative_error(ours.flatten().tolist(), theirs.flatten().tolist())
+
+
+def head_errors(ours: Record, theirs: Record) -> list[list[float]]:
+    """Return the relative error of every head's output over all tokens, by layer."""
+    pairs = zip(ours.heads.unbind(0), theirs.heads.unbind(0), strict=True)
+    return [[*map(error_of, mine.unbind(1), right.unbind(1))] for mine, right in pairs]
 
 
 def diagnose(ours: Record, theirs: Record, tolerance: float, block_size: int) -> Divergence | None:
-    """Return the first divergence beyond a relative error of `tolerance`, or None.
-
-    A layer is looked at in the order in which it computes: its heads' outputs first, then what it hands on.
-    """
-    if relative_error(ours.hidden[0], theirs.hidden[0]) > tolerance:
-        return _at_embedding(ours, theirs, tolerance)
-    for layer in range(len(ours.heads)):
-        heads = [
-            head
-            for head in range(ours.heads.shape[2])
-            if relative_error(ours.heads[layer, :, head], theirs.heads[layer, :, head]) > tolerance
-        ]
-        if heads:
-            return _at_heads(ours, theirs, layer, heads, tolerance, block_size)
-        error = relative_error(ours.hidden[layer + 1], theirs.hidden[layer + 1])
-        if error > tolerance:
-            positions = _differing(ours.hidden[layer + 1], theirs.hidden[layer + 1], tolerance)
-            cause = (
-                "the heads agree, so the difference comes after them: the output projection, the second layer norm, "
-                "the GELU (GPT-2 uses its tanh form) or a matrix that should have been transposed"
-            )
-            return Divergence(layer, [], positions, error, cause)
-    return None
+    """Return the first divergence beyond a relative error of `tolerance`, or None."""
+    num_layers, num_tokens, num_heads, _ = ours.heads.shape
+    place = first_divergence(
+        [*map(error_of, ours.hidden, theirs.hidden)],
+        head_errors(ours, theirs),
+        error_of(ours.logits, theirs.logits),
+        tolerance,
+    )
+    if place is None:
+        return None
+    layer, heads = place
+    mine, right = (_at(record, layer, heads) for record in (ours, theirs))
+    positions = beyond([*map(error_of, mine, right)], tolerance)
+    cause = likely_cause(
+        layer, heads, positions,
+        num_layers=num_layers, num_heads=num_heads, num_tokens=num_tokens,
+        first_pass=ours.first_pass or num_tokens, block_size=block_size,
+    )  # fmt: skip
+    if len(heads) == num_heads and _see_first_key_only(mine, theirs, layer, positions):
+        cause = "first key only"  # what the values say, which `likely_cause` does not see
+    return Divergence(layer, heads, positions, error_of(mine, right), cause)
 
 
-def _differing(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> list[int]:
-    return [row for row in range(len(ours)) if relative_error(ours[row], theirs[row]) > tolerance]
+def _at(record: Record, layer: int | None, heads: list[int]) -> torch.Tensor:
+    """Return what was computed at a place, one row a token."""
+    if layer is None:
+        return record.hidden[0]
+    if heads:
+        return record.heads[layer][:, heads]
+    return record.logits if layer == len(record.heads) else record.hidden[layer + 1]
 
 
-def _at_embedding(ours: Record, theirs: Record, tolerance: float) -> Divergence:
-    positions = _differing(ours.hidden[0], theirs.hidden[0], tolerance)
-    if positions and 0 not in positions:
-        cause = "position offset: the first token is right and later ones are not, so positions do not count on"
-    else:
-        cause = "the token or position embedding: a wrong table, row or scale"
-    return Divergence(None, [], positions, relative_error(ours.hidden[0], theirs.hidden[0]), cause)
-
-
-def _at_heads(
-    ours: Record, theirs: Record, layer: int, heads: list[int], tolerance: float, block_size: int
-) -> Divergence:
-    mine, right = ours.heads[layer], theirs.heads[layer]
-    positions = _differing(mine[:, heads].flatten(1), right[:, heads].flatten(1), tolerance)
-    num_heads = mine.shape[1]
-    if len(heads) == num_heads and _sees_first_key_only(ours, theirs, layer, positions):
-        cause = (
-            "mask: these positions see the first key only. Does the mask use a query's row in the batch instead of its "
-            "position, context length − query length + row?"
-        )
-    elif heads == list(range(1, num_heads)):
-        cause = "strides: only head 0 is right. Are the strides of heads and slots swapped?"
-    elif (
-        positions
-        and min(positions) >= block_size
-        and all(position in positions for position in range(block_size, len(mine)))
-    ):
-        cause = f"block table: the first block of {block_size} is right and all later ones are not"
-    elif positions and max(positions) < len(mine) - 1 and 0 in positions:
-        cause = "mask or context length: early positions are wrong, so they see keys that they should not"
-    elif len(heads) == num_heads:
-        cause = "attention as a whole: scale, softmax, a key too many or too few, or keys and values written wrongly"
-    else:
-        cause = "some heads only: how query heads share KV heads, or a loop that does not reach every head"
-    error = relative_error(mine[:, heads], right[:, heads])
-    return Divergence(layer, heads, positions, error, cause)
-
-
-def _sees_first_key_only(ours: Record, theirs: Record, layer: int, positions: list[int]) -> bool:
-    if theirs.first_values is None or not positions:
+def _see_first_key_only(heads: torch.Tensor, theirs: Record, layer: int | None, positions: list[int]) -> bool:
+    """Whether these positions' heads, `[T, H, D]`, are token 0's value: what attending to it alone gives."""
+    if theirs.first_values is None or layer is None:
         return False
-    seen = ours.heads[layer, positions]
-    return relative_error(seen, theirs.first_values[layer].expand_as(seen)) < 1e-2
+    seen = heads[positions]
+    return error_of(seen, theirs.first_values[layer].expand_as(seen)) < 1e-2
 
 
 def _spans(numbers: list[int]) -> str:

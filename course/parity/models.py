@@ -32,6 +32,13 @@ def load_pair(name: str, dtype: torch.dtype, device: str) -> tuple[GPT2Config, W
     folder = find_folder(name)
     config = read_config(folder)
     weights = load_weights(folder, config, dtype, torch.device(device))
+    return config, weights, load_reference(folder, dtype, device)
+
+
+def load_reference(folder: Path, dtype: torch.dtype, device: str) -> Any:
+    """Return the `transformers` model of a folder, ready to be compared with."""
+    import transformers
+
     # Eager attention: its products can be seen, and it is the plainest definition there is.
     model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
-    return config, weights, model.to(device).eval()
+    return model.to(device).eval()

@@ -19,6 +19,7 @@ class Record:
     heads: torch.Tensor  # [L, T, H, D]: the attention output before the projection
     logits: torch.Tensor  # [T, vocabulary]
     first_values: torch.Tensor | None = None  # [L, H, D]: the value of token 0
+    first_pass: int | None = None  # how many of the tokens were computed in the first pass; None is all of them
 
 
 def record_reference(model: Any, tokens: list[int]) -> Record:
@@ -85,4 +86,5 @@ def record_engine(engine: Engine, tokens: list[int], chunks: list[int]) -> Recor
         torch.stack([torch.cat(parts) for parts in hidden]),
         torch.stack([torch.cat(parts) for parts in heads]),
         torch.cat(logits),
+        first_pass=chunks[0],
     )

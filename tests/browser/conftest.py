@@ -19,7 +19,15 @@ from course.setup.chromium import find_chromium, launch_arguments
 
 SITE = Path(__file__).resolve().parents[2] / "site"
 ORIGIN = "http://localhost/"  # what mkdocs.yml says where SITE_URL is not set
-PAGES = {1: "why-paging/", 2: "block-pool/", 4: "continuous-batching/"}
+PAGES = {
+    1: "why-paging/",
+    2: "block-pool/",
+    3: "paged-attention/",
+    4: "continuous-batching/",
+    5: "triton-kernel/",
+    6: "gpt2-parity/",
+    7: "int8-kv/",
+}
 # What only a Python needs, in the addresses of its files.
 PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/course.zip")
 # A cold start of Python on a busy machine with two cores; waiting ends as soon as the thing is there.

@@ -35,8 +35,8 @@ def test_page_and_command_line_agree(visit):
     bench = visit.exercise("block-pool")
     on_this_page = {element.get_attribute("name") for element in visit.page.locator("course-exercise").all()}
     differences = []
-    for chapter in (1, 2):
-        exercises = [exercise.id for exercise in load_exercises() if exercise.chapter == chapter]
+    for chapter in sorted({each.chapter for each in load_exercises()}):
+        exercises = [each.id for each in load_exercises() if each.chapter == chapter and each.runs_in_page]
         if not set(exercises) <= on_this_page:
             bench = visit.exercise(exercises[0])
             on_this_page = set(exercises)

@@ -1,5 +1,6 @@
 """Pictures that move, and the quizzes: what they say is what Python says, by mouse, by keyboard and by ear."""
 
+import math
 import re
 from pathlib import Path
 
@@ -8,7 +9,18 @@ from playwright.sync_api import Locator, Page, expect
 
 from course.browser import timeline
 from course.browser.output import NODE_MODULES
-from course.browser.pictures import BLOCK_SIZE, MAX_LEN, story, workload
+from course.browser.pictures import (
+    BLOCK_SIZE,
+    KEYS,
+    MAX_LEN,
+    QUERIES,
+    TABLES,
+    VALUES,
+    divergence,
+    softmax,
+    story,
+    workload,
+)
 from course.judge.stub import exercise_solution
 from solutions.utilization import paged_utilization, reserved_utilization
 
@@ -18,7 +30,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = {
     "course-waste": "why-paging/",
     "course-blocks": "block-pool/",
+    "course-softmax": "paged-attention/",
     "course-timeline": "continuous-batching/",
+    "course-tiles": "triton-kernel/",
+    "course-divergence": "gpt2-parity/",
+    "course-int8": "int8-kv/",
 }
 PHONE = {"width": 390, "height": 844}
 LENGTHS = [prompt + answer for prompt, answer in workload()["requests"]]
@@ -36,7 +52,7 @@ def open_picture(visit, tag: str) -> Locator:
 
 
 def set_slider(drawn: Locator, label: str, value: int) -> None:
-    drawn.get_by_label(label).evaluate(
+    drawn.get_by_role("slider", name=label).evaluate(
         "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', {bubbles: true})); }", value
     )
 
@@ -276,6 +292,127 @@ def test_what_is_played_stays_until_the_reader_chooses(chapter):
     expect(drawn.locator("[aria-current=step]")).to_contain_text("C.append(14)")
 
 
+# The softmax in one pass.
+
+
+def sums_shown(drawn: Locator) -> dict[str, str]:
+    return drawn.locator(".softmax-sums").evaluate(
+        """list => Object.fromEntries([...list.querySelectorAll('dt')].map(term =>
+            [term.textContent, term.nextSibling.textContent]))"""
+    )
+
+
+def figures(text: str) -> str:
+    return text.replace("−", "-")
+
+
+def in_two_passes(position: int) -> float:
+    """The chapter's attention of one query over the keys that it sees, by the textbook."""
+    weights = [math.exp(QUERIES[position] * key) for key in KEYS[: position + 1]]
+    return sum(weight * value for weight, value in zip(weights, VALUES, strict=False)) / sum(weights)
+
+
+def test_the_softmax_is_python_s_at_every_step(visit):
+    """For every block size and query: the sums after each block, and the weights of the keys read so far."""
+    drawn = open_picture(visit, "course-softmax")
+    for at, size in enumerate(TABLES):
+        set_slider(drawn, "Block size", at)
+        for position in range(len(QUERIES)):
+            set_slider(drawn, "Query at position", position)
+            runs = softmax()["runs"][size][position]
+            for step, sums in enumerate(runs, 1):
+                set_slider(drawn, "Step", step)
+                shown = {term: figures(text).split(" = ")[-1] for term, text in sums_shown(drawn).items()}
+                result = sums["accumulator"][0] / sums["total"]
+                assert shown["total"] == f"{sums['total']:.3f}"
+                assert shown["accumulator"] == f"{sums['accumulator'][0]:.3f}"
+                assert float(shown["maximum"]) == pytest.approx(sums["maximum"])
+                assert shown["result so far"] == f"{result:.3f}"
+                assert shown["in two passes"] == f"{in_two_passes(position):.3f}"
+            assert shown["result so far"] == shown["in two passes"]
+            shares = drawn.locator(".softmax-key").evaluate_all(
+                "keys => keys.map(key => Number(key.style.getPropertyValue('--share')))"
+            )
+            assert sum(shares) == pytest.approx(1)
+            assert not any(shares[position + 1 :])
+
+
+def test_the_softmax_table_is_python_s():
+    text = (DOCS / "paged-attention.md").read_text("utf-8")
+    inside = text.split("/// html | course-softmax")[1].split("///")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in inside.splitlines() if line[:3] == "| 5"]
+    rows += [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in inside.splitlines()
+        if line[:3] in ("| 2", "| 7")
+    ]
+    expected, before = [], -math.inf
+    for block, sums in zip(TABLES[4], softmax()["runs"][4][10], strict=True):
+        numbers = (math.exp(before - sums["maximum"]), sums["total"], sums["accumulator"][0])
+        result = sums["accumulator"][0] / sums["total"]
+        expected.append([f"{block}", f"{sums['maximum']}", *(f"{number:.3f}" for number in (*numbers, result))])
+        before = sums["maximum"]
+    assert rows == expected
+    assert f"{in_two_passes(10):.3f}" in inside
+
+
+def test_a_rising_maximum_is_told_in_words(visit):
+    drawn = open_picture(visit, "course-softmax")
+    words = drawn.locator(".softmax-words")
+    expect(words).to_contain_text("The block table says 5, 2 and 7.")
+    for _ in range(2):
+        drawn.get_by_role("button", name="Next step").click()
+    expect(words).to_contain_text("Block 2 brings 4 scores: 1.8, −0.3, 0.9 and 2.4.")
+    expect(words).to_contain_text("The maximum rises from 1.1 to 2.4, so both sums so far are multiplied by 0.273.")
+    seen = drawn.locator(".softmax-key .for-screen-readers")
+    expect(seen.nth(7)).to_have_text("position 7: score 2.4, value 7, 42 % of the weight")
+    expect(seen.nth(8)).to_have_text("position 8: score −1.2, value 5")
+    expect(seen.nth(11)).to_have_text("position 11: later than the query, not seen")
+    expect(drawn.get_by_label("Query at position")).to_have_attribute(
+        "aria-valuetext", "10, which sees 11 keys: 3 blocks, result 6.605"
+    )
+
+
+def test_a_learner_s_softmax_is_played_to_where_it_went_wrong(visit_with):
+    visit = visit_with(reduced_motion="reduce")
+    bench = visit.exercise("online-softmax")
+    drawn = picture(visit.page, "course-softmax")
+    expect(drawn.get_by_role("button", name="Play your last run")).to_be_hidden()
+    bench.write(exercise_solution("online-softmax").replace("        self.total *= rescale\n", ""))
+    bench.check().get_by_role("button", name="Play these calls in the picture").click()
+    drawn.get_by_role("button", name="Pause").click()
+    expect(drawn.get_by_label("What to play").locator("option:checked")).to_contain_text("fails")
+    expect(drawn.get_by_label("Block size")).to_be_hidden()
+    drawn.get_by_role("slider", name="Step").focus()
+    visit.page.keyboard.press("End")
+    expect(drawn.locator(".softmax-words")).to_contain_text("Here it goes wrong: softmax.total gave 2.0")
+    expect(drawn.locator(".softmax-words")).to_contain_text("Expected: 1.135")
+    assert sums_shown(drawn)["total"] == "2.000"
+    expect(drawn.locator(".softmax-block:visible")).to_have_count(2)
+
+
+def test_a_right_softmax_can_be_played_whole(visit):
+    bench = visit.exercise("online-softmax")
+    drawn = picture(visit.page, "course-softmax")
+    bench.write(exercise_solution("online-softmax"))
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+    options = drawn.get_by_label("What to play").locator("optgroup option")
+    assert options.count() == bench.verdict.locator(".check").count()
+    for value in options.evaluate_all("options => options.map(option => option.value)"):
+        drawn.get_by_label("What to play").select_option(value)
+        last = int(drawn.get_by_role("slider", name="Step").get_attribute("max"))
+        for step in range(last + 1):
+            set_slider(drawn, "Step", step)
+            words = drawn.locator(".softmax-words").inner_text()
+            assert not re.search("wrong|undefined|NaN", words)
+            assert ("Before the first call." in words) == (step == 0)
+        shown = sums_shown(drawn)
+        assert shown["result so far"] == "no key yet" or re.match(r"−?\d", shown["result so far"])
+    drawn.get_by_label("What to play").select_option("0")
+    expect(drawn.get_by_label("Block size")).to_be_visible()
+
+
 # The timeline.
 
 SIGNS = {"w": "w", "x": "x", "f": "f", "i": "i", "-": "", "d": "1"}
@@ -308,7 +445,7 @@ def said(words: str) -> dict[str, str]:
     return signs | {name: chr(64 + int(count)) for name, count in re.findall(r"([A-F]) computes (\d+) token", words)}
 
 
-@pytest.mark.parametrize("place", [(2, 1, 2), (0, 0, 0), (9, 3, 4)])
+@pytest.mark.parametrize("place", [(2, 1, 1), (0, 0, 0), (7, 3, 3)])
 def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
     drawn = open_picture(visit, "course-timeline")
     for label, index in zip(("Pool", "Arrivals", "Token budget"), place, strict=True):
@@ -346,6 +483,62 @@ def test_a_run_of_the_reader_s_own_in_the_timeline(visit):
     expect(drawn.get_by_label("What to play")).to_have_value(re.compile(r"\d+"))
     drawn.locator(".steps input").press("End")
     expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: scheduler.waiting gave")
+
+
+# Where a planted bug starts.
+
+
+def test_every_bug_shows_its_errors_and_where_they_start(visit):
+    drawn = open_picture(visit, "course-divergence")
+    measured = divergence()
+    for bug in measured["bugs"]:
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug["id"])
+        expect(drawn.locator("caption")).to_have_text(f"Relative errors: {bug['name']}")
+        cells = drawn.locator(".divergence-table tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].slice(1).map(cell => cell.innerText.replace('✗', '').trim()))"
+        )
+        heads = {2 * layer + 1: errors for layer, errors in enumerate(bug["heads"])}
+        for stage, (error, shown) in enumerate(zip(bug["errors"], cells, strict=True)):
+            wanted = [error, *heads.get(stage, [])]
+            assert [float(text) for text in shown if text] == pytest.approx(wanted, rel=0.06), (bug["id"], stage)
+        marked = drawn.locator(".divergence-table td.is-beyond").count()
+        assert marked == sum(error > 1e-4 for error in (*bug["errors"], *(e for layer in bug["heads"] for e in layer)))
+        said = bug["report"] or "no divergence."
+        expect(drawn.locator(".divergence-harness")).to_have_text(f"The harness says (bound 1e-4): {said}")
+
+
+def test_the_first_place_follows_the_bound(visit):
+    drawn = open_picture(visit, "course-divergence")
+    words = drawn.locator(".divergence-words")
+    expect(words).to_have_attribute("aria-live", "polite")
+    for bug, bound, place in (
+        ("none", -4, "nothing"),
+        ("none", -7, "layer 0, heads 1 and 3"),
+        ("gelu", -4, "layer 0, after its heads"),
+        ("gelu", -3, "layer 2, heads 0, 2 and 3"),
+        ("gelu", -2, "nothing"),
+        ("strides", -4, "layer 0, heads 1, 2 and 3"),
+        ("norm", -1, "the logits"),
+        ("positions", -4, "the embedding"),
+    ):
+        drawn.get_by_role("combobox", name="Planted bug").select_option(bug)
+        set_slider(drawn, "Bound", bound)
+        expect(words).to_contain_text(f"First beyond the bound of 1e{bound}: {place}.")
+        expect(drawn.get_by_label("Bound")).to_have_attribute("aria-valuetext", re.compile(f"^1e{bound}; .*: {place}$"))
+
+
+def test_the_reader_s_own_functions_read_the_bugs(visit):
+    bench = visit.exercise("parity-diagnosis")
+    drawn = picture(visit.page, "course-divergence")
+    own = drawn.locator(".divergence-own")
+    expect(own).to_be_hidden()
+    bench.write(exercise_solution("parity-diagnosis"))
+    bench.check()
+    drawn.get_by_role("combobox", name="Planted bug").select_option("strides")
+    expect(own).to_have_text("Your last run says: (0, [1, 2, 3]), 'strides'.")
+    bench.write(exercise_solution("parity-diagnosis").replace('return "block table"', 'return "attention"'))
+    bench.check()
+    expect(own).to_have_text("Your last run says: nothing yet, since a check before this one fails.")
 
 
 # Quizzes.
@@ -423,9 +616,10 @@ def test_readable_without_javascript(visit_with, tag):
 @pytest.mark.parametrize("tag", PICTURES)
 def test_what_the_page_held_stays_under_the_picture(visit, tag):
     drawn = open_picture(visit, tag)
-    expect(drawn.locator("table")).to_be_hidden()
+    kept = drawn.locator(".picture-words table")
+    expect(kept).to_be_hidden()
     drawn.get_by_text("The same in words").click()
-    expect(drawn.locator("table")).to_be_visible()
+    expect(kept).to_be_visible()
 
 
 @pytest.mark.parametrize("viewport", [PHONE, {"width": 1440, "height": 900}], ids=["phone", "desktop"])
@@ -447,8 +641,14 @@ def test_nothing_jumps_when_a_picture_is_drawn_or_stepped(visit_with, tag, viewp
     assert abs(after - before) <= 4
     assert visit.page.evaluate(quiz) == pytest.approx(quizzes, abs=2)
     assert visit.page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
-    if tag == "course-blocks":
-        for _ in story()["calls"]:
+    if tag == "course-divergence":
+        for bug in divergence()["bugs"]:
+            drawn.get_by_role("combobox", name="Planted bug").select_option(bug["id"])
+            assert abs(visit.page.evaluate(height, tag) - after) <= 1, bug["id"]
+    elif tag != "course-waste":
+        step = drawn.get_by_role("slider", name="Step")
+        step.press("Home")
+        for _ in range(int(step.get_attribute("max"))):
             drawn.get_by_role("button", name="Next step").click()
             assert abs(visit.page.evaluate(height, tag) - after) <= 1
 
@@ -473,6 +673,8 @@ def test_axe_finds_nothing(visit_with, path, scheme, viewport):
     visit.page.locator(".cm-content").last.wait_for()
     if tag == "course-blocks":
         drawn.get_by_role("button", name="C.append(1)").click()
+    if tag == "course-softmax":
+        drawn.get_by_role("button", name="Next step").click()
     for quiz, option in ((0, 0), (1, 1)):
         visit.page.locator("course-quiz").nth(quiz).get_by_role("radio").nth(option).click()
     visit.page.evaluate("document.querySelectorAll('.md-content details').forEach(fold => { fold.open = true; })")

@@ -136,7 +136,11 @@ PLANTS = [
         ),
     ),
     kernel("PA09", checks.every_head_is_right, ("head = kv_head * GROUP + lane", "head = kv_head + lane * 2")),
-    kernel("PA09", checks.every_head_is_right, ("head // GROUP,", "head % (tl.num_programs(0) // GROUP),")),
+    kernel(
+        "PA09",
+        checks.every_head_is_right,
+        ("kv_head = head // GROUP", "kv_head = head % (tl.num_programs(0) // GROUP)"),
+    ),
     kernel(
         "PA12",
         checks.each_sequence_has_its_own_length,
@@ -175,7 +179,7 @@ PLANTS = [
         checks.a_decode_sees_its_whole_context,
         ("mask=valid[:, None] & (dim < HEAD_DIM), other=0.0", "mask=dim < HEAD_DIM, other=0.0"),
     ),
-    kernel("TK08", checks.every_head_is_right, ("head // GROUP,", "head,")),
+    kernel("TK08", checks.every_head_is_right, ("kv_head = head // GROUP", "kv_head = head")),
     kernel("TK09", checks.a_later_tile_may_hold_the_largest_score, ("acc * rescale[:, None]", "acc")),
     kernel("TK09", checks.a_later_tile_may_hold_the_largest_score, ("total = total * rescale +", "total = total +")),
     kernel(
@@ -187,8 +191,7 @@ PLANTS = [
     kernel(
         "TK13",
         checks.far_blocks_are_read,
-        ("other=0).to(tl.int64)", "other=0)"),
-        ("tl.int32).to(tl.int64)", "tl.int32)"),
+        ("return block.to(tl.int64)", "return block"),
     ),
     writer("TK13", checks.far_blocks_are_written, ("slots_ptr + row)", "slots_ptr + row).to(tl.int32)")),
     writer("TK13", checks.far_int8_blocks_are_written, ("tl.load(entry).to(tl.int64)", "tl.load(entry)")),
@@ -227,7 +230,7 @@ PLANTS = [
     kernel(
         "Q805",
         checks.int8_is_dequantised_by_head_and_block,
-        ("values_ptr, value_scales_ptr, vectors", "values_ptr, key_scales_ptr, vectors"),
+        ("values_ptr, value_scales_ptr, block", "values_ptr, key_scales_ptr, block"),
     ),
     reference("Q806", checks.int8_heads_have_their_own_scales, (".amax((0, 2))", ".amax().expand(tokens.shape[1])")),
     writer(
@@ -261,7 +264,7 @@ PLANTS = [
     kernel(
         "Q812",
         checks.int8_is_dequantised_by_head_and_block,
-        ("return vectors, block *", "return vectors, (0 * block + tl.max(block, 0)) *"),
+        ("scales = block * scales", "scales = (0 * block + tl.max(block, 0)) * scales"),
     ),
     Plant(
         "Q816",

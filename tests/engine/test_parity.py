@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from course.parity.compare import agreement, compare, compare_greedy
-from course.parity.diagnose import diagnose
+from course.parity.diagnose import Divergence, diagnose
+from course.parity.planted import BUGS, Bug
 from course.parity.record import record_engine, record_reference
-from solutions import attention, gpt2
-from solutions.engine import Engine, Parts
+from solutions.engine import Engine
 from tests.engine.tiny import tiny_model
 
 TOLERANCE, GAP = 1e-4, 0.005
 
 
-def engine_with(parts: Parts | None = None, dtype: torch.dtype = torch.float32, **options: Any) -> Engine:
+def engine_with(dtype: torch.dtype = torch.float32, **options: Any) -> Engine:
     config, weights, _ = tiny_model(dtype)
-    return Engine(config, weights, num_blocks=64, parts=parts, **options)
+    return Engine(config, weights, num_blocks=64, **options)
 
 
 def tokens_of(length: int, seed: int = 0) -> list[int]:
@@ -75,83 +74,47 @@ def test_a_tie_is_no_difference() -> None:
     assert agreement(reference, prompt, [best, 2], [best, 2], gap=0.0).equal
 
 
-# Planted bugs, and what the report must say of each.
+# Planted bugs, and what the report must say of each: layer, heads, words.
+ALL = [0, 1, 2, 3]
+REPORTS: dict[str, tuple[list[int], int | None, list[int], str]] = {
+    "strides": ([40], 0, [1, 2, 3], "strides: only head 0 is right"),
+    "mask": ([38, 1, 1], 0, ALL, "mask: these positions see the first key only"),
+    "positions": ([20, 20], None, [], "position offset"),
+    "table": ([40], 0, ALL, "block table: the first block is right"),
+    "scale": ([40], 0, ALL, "attention as a whole"),
+    "cut": ([40], 0, ALL, "attention as a whole"),
+    "epsilon": ([40], 0, ALL, "the layer norm before it"),
+    "gelu": ([40], 0, [], "after them: the output projection"),
+    "transpose": ([40], 0, [], "a matrix that should have been transposed"),
+    "norm": ([40], 3, [], "the final layer norm"),
+}
 
 
-def swapped_strides(keys: Any, values: Any, cache: Any, slots: Any, touched: Any) -> None:
-    """Head h of slot s is written where head s of slot h belongs: right for head 0 of slot 0 only."""
-    attention.write_kv(keys.roll(1, 1), values.roll(1, 1), cache, slots)
-    attention.write_kv(
-        torch.cat([keys[:, :1], keys.roll(1, 1)[:, 1:]], 1),
-        torch.cat([values[:, :1], values.roll(1, 1)[:, 1:]], 1),
-        cache,
-        slots,
-    )
+def report_on(bug: Bug, plan: list[int]) -> Divergence | None:
+    config, weights, reference = tiny_model()
+    tokens = tokens_of(sum(plan))
+    engine = bug.engine(config, weights, num_blocks=64)
+    return diagnose(record_engine(engine, tokens, plan), record_reference(reference, tokens), TOLERANCE, 16)
 
 
-def mask_by_row(queries: Any, cache: Any, tables: Any, starts: Any, lens: Any, longest: int, scale: float) -> Any:
-    """The mask takes a query's row in its tile for its position."""
-    out = torch.zeros_like(queries)
-    bounds = starts.tolist()
-    for index in range(len(lens)):
-        for row in range(bounds[index], bounds[index + 1]):
-            one = torch.tensor([0, 1], dtype=torch.int32)
-            seen = torch.tensor([row - bounds[index] + 1], dtype=torch.int32)
-            out[row : row + 1] = attention.paged_attention(
-                queries[row : row + 1], cache, tables[index : index + 1], one, seen, 1, scale
-            )
-    return out
-
-
-class PositionsFromZero(gpt2.GPT2):
-    """Positions start at 0 in every forward pass."""
-
-    def embed(self, batch: Any) -> torch.Tensor:
-        starts = batch.query_start_loc
-        return super().embed(replace(batch, positions=torch.arange(len(batch.tokens)) - starts[0]))
-
-
-class ExactGelu(gpt2.GPT2):
-    def mlp(self, layer: Any, hidden: torch.Tensor) -> torch.Tensor:
-        normed = self.layer_norm(hidden, layer.ln_2_weight, layer.ln_2_bias)
-        inner = torch.nn.functional.gelu(torch.addmm(layer.mlp_c_fc_bias, normed, layer.mlp_c_fc_weight))
-        return torch.addmm(layer.mlp_c_proj_bias, inner, layer.mlp_c_proj_weight)
-
-
-class Untransposed(gpt2.GPT2):
-    def attention(self, layer: Any, *rest: Any) -> torch.Tensor:
-        return super().attention(layer._replace(attn_c_proj_weight=layer.attn_c_proj_weight.T), *rest)
-
-
-def last_key_missing(queries: Any, cache: Any, tables: Any, starts: Any, lens: Any, longest: int, scale: float) -> Any:
-    return attention.paged_attention(queries * 0.5, cache, tables, starts, lens, longest, scale)
-
-
-def second_block_is_the_first(
-    queries: Any, cache: Any, tables: Any, starts: Any, lens: Any, longest: int, scale: float
-) -> Any:
-    return attention.paged_attention(queries, cache, tables[:, :1].expand_as(tables), starts, lens, longest, scale)
-
-
-@pytest.mark.parametrize(
-    ("parts", "plan", "layer", "heads", "says"),
-    [
-        (Parts(write_kv=swapped_strides), [40], 0, [1, 2, 3], "strides: only head 0 is right"),
-        (Parts(attend=mask_by_row), [38, 1, 1], 0, [0, 1, 2, 3], "mask: these positions see the first key only"),
-        (Parts(model=PositionsFromZero), [20, 20], None, [], "position offset"),
-        (Parts(attend=second_block_is_the_first), [40], 0, [0, 1, 2, 3], "block table: the first block of 16 is right"),
-        (Parts(attend=last_key_missing), [40], 0, [0, 1, 2, 3], "attention as a whole"),
-        (Parts(model=ExactGelu), [40], 0, [], "after them: the output projection"),
-        (Parts(model=Untransposed), [40], 0, [], "a matrix that should have been transposed"),
-    ],
-)
-def test_planted_bugs_are_named(parts: Parts, plan: list[int], layer: int | None, heads: list[int], says: str) -> None:
-    tokens = tokens_of(40)
-    theirs = record_reference(tiny_model()[2], tokens)
-    divergence = diagnose(record_engine(engine_with(parts), tokens, plan), theirs, TOLERANCE, 16)
+@pytest.mark.parametrize("name", BUGS.keys() - {"none", "half"})
+def test_planted_bugs_are_named(name: str) -> None:
+    plan, layer, heads, says = REPORTS[name]
+    divergence = report_on(BUGS[name], plan)
     assert divergence is not None
     assert (divergence.layer, divergence.heads) == (layer, heads), divergence
     assert says in str(divergence)
+
+
+def test_a_mask_that_forgets_the_context_is_named() -> None:
+    """In a chunk of several tokens, such a mask shows more than the first key."""
+    assert "query positions: the first pass is right" in str(report_on(BUGS["mask"], [20, 20]))
+
+
+@pytest.mark.parametrize("name", ["none", "half"])
+def test_what_is_no_bug_is_named_by_its_error_alone(name: str) -> None:
+    divergence = report_on(BUGS[name], [20, 20])
+    assert divergence is None if name == "none" else divergence is not None and divergence.error < 1e-3
 
 
 def test_the_right_engine_has_no_divergence() -> None:

@@ -118,8 +118,8 @@ def test_a_bug_in_the_batch_is_seen(entry: str, tmp_path: Path, monkeypatch: pyt
 
 ENGINE_BUGS = {
     "SC09": (
-        "                sequence.ended = True\n",
-        "                sequence.ended = True\n                tokens = iter([token, *tokens])\n",
+        "                sequence.take(None)\n",
+        "                sequence.take(None)\n                tokens = iter([token, *tokens])\n",
     ),
     "SC30": ("if token == request.eos_token:", "if token == request.eos_token and each.num_new == 1:"),
 }

@@ -11,7 +11,7 @@ from course.judge.console.benchmark import copy_course
 from course.judge.stub import reference_source, stub_source
 from course.judge.stubs import stub_texts
 
-LIMIT = ("--time-limit", "5")  # generous, for a machine that has other things to do
+LIMIT = ("--time-limit", "60")  # generous, for a machine that has other things to do
 
 
 class Learner:
@@ -43,7 +43,9 @@ class Learner:
     def unsolve(self, module: str) -> None:
         self.write(module, stub_source(module))
 
-    def run(self, *words: str, encoding: str = "utf-8", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, encoding: str = "utf-8", timeout: float = 60, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run the judge and return its exit status and what it printed, stderr too."""
         return subprocess.run(
             [sys.executable, "practice/judge.py", *words],
@@ -53,7 +55,7 @@ class Learner:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             encoding=encoding,
-            timeout=60,
+            timeout=timeout,
             check=False,
         )
 

@@ -53,7 +53,7 @@ def test_right_passes_and_the_stub_does_not(learner: Learner, exercise: Any) -> 
     learner.solve(exercise.module)
     passed = learner.run("check", exercise.id, *LIMIT)
     assert (unwritten.returncode, passed.returncode) == (1, 0)
-    assert "not written yet" in unwritten.stdout
+    assert ("not written yet" in unwritten.stdout) is not exercise.is_bug
     assert f"all {len(exercise.checks)} promises kept" in passed.stdout
 
 
@@ -290,12 +290,12 @@ def test_a_memory_that_cannot_be_written_is_no_error(learner: Learner) -> None:
 
 def test_a_remembered_verdict_is_not_believed_for_other_checks(learner: Learner) -> None:
     learner.solve("block_pool")
-    assert "1 of 8" in learner.run(*LIMIT).stdout
+    assert f"1 of {len(load_exercises())}" in learner.run(*LIMIT).stdout
     checks = learner.folder / "course" / "exercises" / "block-pool" / "checks.py"
     checks.write_text(
         checks.read_text("utf-8").replace("expect(solution.BlockPool(1).num_free, 1)", "expect(1, 2)"), "utf-8"
     )
-    assert "0 of 8" in learner.run(*LIMIT).stdout
+    assert f"0 of {len(load_exercises())}" in learner.run(*LIMIT).stdout
 
 
 USAGE = {

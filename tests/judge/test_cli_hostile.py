@@ -75,6 +75,16 @@ def test_what_never_ends_is_ended(source: str) -> None:
     assert len(output_of(report)) < 5_000_000
 
 
+def test_a_look_that_never_ends_is_a_possible_cause() -> None:
+    """The call that made the pool ended; what does not is the look at the pool, which calls the learner's code."""
+    source = reference_source("block_pool").replace(
+        "        return self._ref_counts[block]\n", "        while True:\n            pass\n"
+    )
+    message = message_of(judge(EXERCISE, source, LIMIT).as_dict())
+    assert message.startswith(f"BlockPool(1) did not end within {LIMIT:g} s (an endless loop?)\n")
+    assert message.endswith("a look at num_free and ref_count: it may be in one of these.")
+
+
 LEAVES = {
     "sys.exit(0)": ("import sys\nsys.exit(0)", "tried to leave the program (sys.exit?)"),
     "exit(0)": ("exit(0)", "tried to leave the program (sys.exit?)"),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from course.judge import page
-from course.judge.console.merge import MergeError, put_in, take_out
-from course.judge.console.parts import join, split
 from course.judge.exercise import Exercise, find_exercise, load_exercises
+from course.judge.merge import MergeError, put_in, take_out
+from course.judge.parts import join, split
 from course.judge.stub import (
     exercise_solution,
     exercise_stub,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from course import emulator
 from course.judge import executors
 from course.judge.exercise import find_exercise
 from course.judge.page import LocalChannel
@@ -36,6 +37,14 @@ def test_a_view_looks_at_the_same_memory(executor: dict[str, Any]) -> None:
 
 def test_unwritten_memory_is_of_no_use(executor: dict[str, Any]) -> None:
     assert all(math.isnan(each) for each in executor["read"](executor["unwritten"]((3,), "float32")))
+
+
+def test_a_tensor_may_have_places_that_nobody_has_written(executor: dict[str, Any]) -> None:
+    made = executor["tensor"]([[1.0, None], [None, 4.0]], "float16")
+    emulated = emulator.tensor([[1.0, None], [None, 4.0]], "float16")
+    assert str(executor["read"](made)) == str(emulated.tolist()) == "[[1.0, nan], [nan, 4.0]]"
+    assert executor["read"](executor["tensor"]([None, 7], "int8")) == [-128, 7]
+    assert emulator.tensor([None, 7], "int8").tolist() == [None, 7]
 
 
 def test_what_the_machine_lacks_is_said() -> None:

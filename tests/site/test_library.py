@@ -45,6 +45,7 @@ def test_the_archive_leaves_out_what_only_the_command_line_needs():
 def test_the_archive_has_all_that_the_page_imports():
     ask = (
         "import sys; from course.judge import page; from course.judge.exercise import load_exercises\n"
+        "from course.page_engine import page, parts, trail; parts.assemble({}, trail.Trail())\n"
         "[exercise.checks for exercise in load_exercises()]\n"
         "print(*(name for name in sys.modules if name.startswith('course.judge')))"
     )

@@ -18,6 +18,11 @@ for (const [name, element] of Object.entries(elements)) {
 }
 definePicture("course-waste", () => import("./pictures/waste"));
 definePicture("course-blocks", () => import("./pictures/blocks"));
+definePicture("course-softmax", () => import("./pictures/softmax"));
 definePicture("course-timeline", () => import("./pictures/batching"));
+definePicture("course-tiles", () => import("./pictures/tiles"));
+definePicture("course-divergence", () => import("./pictures/divergence"));
+definePicture("course-int8", () => import("./pictures/int8"));
+definePicture("course-engine", () => import("./engine/engine"));
 nameTheTheme();
 showInNavigation();

@@ -14,7 +14,13 @@ export type Start = { kind: "start"; runtime: Runtime };
 
 export type Request =
   | { kind: "check"; run: number; exercise: string; source: string }
-  | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason };
+  | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason }
+  /** Load the engine's model; it stays for all runs of the engine. */
+  | { kind: "model"; run: number; config: string; weights: ArrayBuffer }
+  /** Begin a run of the engine, in place of the last one. */
+  | { kind: "engine"; run: number; settings: string; answers: string }
+  /** Take the engine's next step. */
+  | { kind: "step"; run: number };
 
 /** Why there is no report: the run took too long, the reader stopped it, or the answer ended Python itself. */
 export type LostReason = "timeout" | "stopped" | "exit";
@@ -25,8 +31,9 @@ export type Message =
   | { kind: "broken"; message: string }
   /** The answer is about to run: its time starts here. */
   | { kind: "started"; run: number }
-  /** What the answer did since the last message, as one JSON array. */
+  /** As JSON: what the answer did since the last message, or which function of the reader's the engine is in. */
   | { kind: "events"; run: number; events: string }
+  /** The answer to a request, as JSON. */
   | { kind: "report"; run: number; report: string }
   /** The judge itself failed: an error of the course's, not of the answer. */
   | { kind: "failed"; run: number; message: string }

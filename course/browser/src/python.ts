@@ -30,6 +30,7 @@ export class Python {
   #loaded = false;
   #pending: Pending | null = null;
   #runs = 0;
+  #hasModel = false;
 
   constructor() {
     this.ready = this.#loading.promise;
@@ -57,6 +58,23 @@ export class Python {
   /** Return the report, as JSON text, of a run that another Python did not survive. */
   lost(exercise: string, events: string, reason: LostReason): Promise<string> {
     return this.#ask((run) => ({ kind: "lost", run, exercise, events, reason }), {});
+  }
+
+  /** Load the engine's model. It is this Python's from then on. */
+  async loadModel(config: string, weights: ArrayBuffer): Promise<void> {
+    if (this.#hasModel) return;
+    await this.#ask((run) => ({ kind: "model", run, config, weights }), {});
+    this.#hasModel = true;
+  }
+
+  /** Begin a run of the engine; the answer says whose its parts are. `listener.events` hears where the reader's are. */
+  startEngine(settings: string, answers: string, listener: RunListener): Promise<string> {
+    return this.#ask((run) => ({ kind: "engine", run, settings, answers }), listener);
+  }
+
+  /** Take the engine's next step and return it. */
+  stepEngine(listener: RunListener): Promise<string> {
+    return this.#ask((run) => ({ kind: "step", run }), listener);
   }
 
   kill(): void {

@@ -42,6 +42,23 @@ export class Runner {
     return turn;
   }
 
+  /** Lend a Python that no check is running in; `takeBack` it, alive or not. Checks go on in another one meanwhile. */
+  async lend(): Promise<Python> {
+    const python = this.#busy ? (this.#spare?.alive ? this.#spare : new Python()) : this.#take();
+    if (python === this.#python) this.#python = null;
+    if (python === this.#spare) this.#spare = null;
+    await loaded(python);
+    return python;
+  }
+
+  /** Take back what was lent. In place of one that was killed another starts to load, so that it is there when needed. */
+  takeBack(python: Python): void {
+    if (this.#python?.alive && this.#spare?.alive) return python.kill();
+    const whole = python.alive ? python : new Python();
+    if (this.#python?.alive) this.#spare = whole;
+    else this.#python = whole;
+  }
+
   async #run(exercise: Exercise, source: string, signal: AbortSignal, tell: (phase: Phase) => void): Promise<string> {
     const python = await this.#ready(signal, tell);
     tell("running");

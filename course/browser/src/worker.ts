@@ -10,6 +10,17 @@ interface Judge {
   lost(exercise: string, events: string, reason: string): string;
 }
 
+/** `course/page_engine/page.py` */
+interface Desk {
+  start(settings: string, answers: string, post: (place: string) => void): string;
+  step(): string;
+}
+
+interface Course {
+  judge: Judge;
+  openDesk(config: string, weights: ArrayBuffer): Desk;
+}
+
 /** Pyodide's lock file, without packages; the build writes it here, so that it need not be fetched. */
 declare const PYODIDE_LOCK: import("pyodide").Lockfile;
 
@@ -26,7 +37,7 @@ const scripts = Promise.all([
   import(`${pyodideFolder()}pyodide.asm.mjs`),
 ]);
 
-async function start({ wasm, library, course }: Runtime): Promise<Judge> {
+async function start({ wasm, library, course }: Runtime): Promise<Course> {
   const [{ loadPyodide }] = await scripts;
   const stdLibURL = URL.createObjectURL(new Blob([library]));
   const giveBack = lend(wasm);
@@ -43,13 +54,17 @@ async function start({ wasm, library, course }: Runtime): Promise<Judge> {
   URL.revokeObjectURL(stdLibURL);
   python.unpackArchive(new Uint8Array(course), "zip", { extractDir: COURSE });
   // Everything that the first check would import is imported now, so that no run pays for it.
-  return python.runPython(`
+  const judge = python.runPython(`
 import sys
 sys.path.insert(0, ${JSON.stringify(COURSE)})
 from course.judge import exercise, page
 exercise.load_exercises()
 page
 `) as Judge;
+  return {
+    judge,
+    openDesk: (config, weights) => python.pyimport("course.page_engine.page").Desk(config, python.toPy(new Uint8Array(weights))) as Desk,
+  };
 }
 
 /**
@@ -72,13 +87,38 @@ function lend(wasm: WebAssembly.Module): () => void {
   };
 }
 
-function answer(judge: Judge, request: Request): string {
-  if (request.kind === "lost") return judge.lost(request.exercise, request.events, request.reason);
-  send({ kind: "started", run: request.run });
-  return judge.check(request.exercise, request.source, (events) => send({ kind: "events", run: request.run, events }));
+let desk: Desk | null = null;
+/** The run in hand. The engine's parts are told once whom to post to, and post in every step. */
+let run = 0;
+
+function post(events: string): void {
+  send({ kind: "events", run, events });
 }
 
-const { promise: judge, resolve } = Promise.withResolvers<Judge>();
+function answer({ judge, openDesk }: Course, request: Request): string {
+  run = request.run;
+  switch (request.kind) {
+    case "check":
+      send({ kind: "started", run: request.run });
+      return judge.check(request.exercise, request.source, post);
+    case "lost":
+      return judge.lost(request.exercise, request.events, request.reason);
+    case "model":
+      desk = openDesk(request.config, request.weights);
+      return "null";
+    case "engine":
+      return opened(desk).start(request.settings, request.answers, post);
+    case "step":
+      return opened(desk).step();
+  }
+}
+
+function opened(found: Desk | null): Desk {
+  if (!found) throw new Error("the engine's model is not loaded");
+  return found;
+}
+
+const { promise: course, resolve } = Promise.withResolvers<Course>();
 
 // Pyodide never settles when its WebAssembly does not arrive; the reason shows up as a rejection that nobody handles.
 addEventListener("unhandledrejection", (event) => {
@@ -86,14 +126,14 @@ addEventListener("unhandledrejection", (event) => {
   send({ kind: "broken", message: String(event.reason) });
 });
 
-judge.then(
+course.then(
   () => send({ kind: "ready" }),
   (error: unknown) => send({ kind: "broken", message: String(error) }),
 );
 
 addEventListener("message", async ({ data }: MessageEvent<Start | Request>) => {
   if (data.kind === "start") return resolve(start(data.runtime));
-  const ready = await judge;
+  const ready = await course;
   try {
     send({ kind: "report", run: data.run, report: answer(ready, data) });
   } catch (error) {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from course.judge.console.invocation import command
@@ -20,6 +21,8 @@ class Command(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+# What an engine is made for; the three commands that run one take these.
+ENGINE = ("--model", "--random", "--device", "--dtype", "--kv-dtype", "--block-size", "--interpret", "--unproven")
 COMMANDS = {
     "board": Command("", "what is passed, what is red on purpose, what is next; the same as no command"),
     "next": Command("", "the next exercise: its task, and where to write"),
@@ -30,18 +33,44 @@ COMMANDS = {
     "reset": Command("id", "put the stub back, and keep a copy of what was there", ("--file",)),
     "export": Command("[file]", "your answers as a file, which the course's page can import"),
     "import": Command("file", "put answers that the page has exported into practice/"),
+    "engine": Command(
+        "", "run the engine that your parts make", (*ENGINE, "--prompt", "--new-tokens", "--blocks", "--json")
+    ),
+    "parity": Command("", "hold that engine against Hugging Face, layer by layer", (*ENGINE, "--json")),
+    "bench": Command(
+        "",
+        "time that engine against the reference",
+        (*ENGINE, "--requests", "--new-tokens", "--blocks", "--rounds", "--output", "--json"),
+    ),
     "list": Command("", "all exercises", ("--json",)),
     "doctor": Command("", "whether this machine can run the judge"),
     "help": Command("", "this text"),
 }
 OPTIONS = {
-    "--json": "check, list: print JSON (check: exercism's results.json, version 3)",
+    "--json": "check, list, engine, parity, bench: print JSON (check: as exercism's results.json)",
     "--on WHERE": "check, watch: what runs tensors: emulator (the default), interpreter or gpu; torch or gpu",
     "--give-up": "diff: show the reference although your answer has not passed",
     "--file": "reset: the whole file, with all its exercises",
-    "--time-limit S": "seconds that an answer may take, in place of the exercise's own limit",
+    "--time-limit S": "seconds that an answer, or a step of an engine, may take, in place of the usual limit",
     "--no-color": "no colours; so does NO_COLOR, and FORCE_COLOR asks for them",
 }
+ENGINE_OPTIONS = {
+    "--model NAME": "a folder, or a name on the Hugging Face hub; the course's small model unless given",
+    "--random": "the sizes of a model and random weights: a folder with a config.json, or gpt2 to gpt2-xl",
+    "--device NAME": "cpu or cuda; a GPU where there is one unless given",
+    "--dtype NAME": "of the weights: float32, float16 or bfloat16",
+    "--kv-dtype NAME": "of the KV cache: the same, or int8",
+    "--block-size N": "tokens a block: 8, 16 (unless given), 32, 64, 128 or 256",
+    "--blocks N": "engine, bench: blocks in the pool; as many as all requests need unless given",
+    "--new-tokens N": "engine, bench: how many tokens each request gets",
+    "--prompt TEXT": "engine: a text to continue; may be given several times",
+    "--requests N": "bench: how many requests at once",
+    "--rounds N": "bench: how many rounds of each engine, in turn",
+    "--output FILE": "bench: where to write the results, as JSON",
+    "--interpret": "use the Triton kernels on a CPU, in Triton's own interpreter (slow)",
+    "--unproven": "use what you wrote even where its checks fail: to find out where it goes wrong",
+}
+_ALL = OPTIONS | ENGINE_OPTIONS
 
 
 class Request(NamedTuple):
@@ -54,41 +83,46 @@ class Request(NamedTuple):
     time_limit: float | None
     file: str | None = None
     executor: str | None = None
+    values: Mapping[str, list[str]] = MappingProxyType({})  # of the options that take one, in the order given
 
 
 def read_arguments(words: Iterable[str]) -> Request:
     """Return the request; `UsageError` when it makes no sense."""
     names: list[str] = []
     options: set[str] = set()
-    time_limit: float | None = None
-    executor: str | None = None
+    values: dict[str, list[str]] = {}
     left = list(words)
     while left:
         word = left.pop(0)
-        option, equals, value = word.partition("=")
-        if option in ("-h", "--help"):
+        if word in ("-h", "--help"):
             names.insert(0, "help")
-        elif option == "--time-limit":
-            time_limit = _seconds(value if equals else left.pop(0) if left else "")
-        elif option == "--on":
-            executor = _executor(value if equals else left.pop(0) if left else "")
-            options.add("--on")
         elif word.startswith("-"):
-            options.add(_known(word, [name for name in OPTIONS if " " not in name], "option"))
+            option, equals, value = word.partition("=")
+            option = _known(option, [name.partition(" ")[0] for name in _ALL], "option")
+            if option in _ALL:  # it takes no value, or its name in the help would say which
+                if equals:
+                    raise UsageError(f"{option} takes no value, and there is {value!r}.")
+                options.add(option)
+            elif not equals and not left:
+                raise UsageError(f"{option} needs a value. {command('help')} shows which.")
+            else:
+                values.setdefault(option, []).append(value if equals else left.pop(0))
         else:
             names.append(word)
+    time_limit = _seconds(values.pop("--time-limit")[-1]) if "--time-limit" in values else None
     name = names.pop(0) if names else "board"
     if name not in COMMANDS:
         _refuse_bare_id(name)
     name = _known(name, COMMANDS, "command")
     if name == "help":
         return Request("help", None, None, frozenset(), None)
-    for option in sorted(options - {"--no-color", *COMMANDS[name].options}):
+    for option in sorted({*options, *values} - {"--no-color", *COMMANDS[name].options}):
         raise UsageError(f"{name} takes no {option}. {command('help')} shows what it takes.")
+    executor = _executor(values["--on"][-1]) if "--on" in values else None
     exercise, number = _operands(name, names)
     if "file" in COMMANDS[name].takes:
         return Request(name, None, None, frozenset(options), time_limit, file=exercise)
-    return Request(name, exercise, number, frozenset(options), time_limit, executor=executor)
+    return Request(name, exercise, number, frozenset(options), time_limit, executor=executor, values=values)
 
 
 def _refuse_bare_id(word: str) -> None:
@@ -104,10 +138,12 @@ def find_id(typed: str, ids: Iterable[str]) -> str:
 
 
 def help_lines() -> list[str]:
-    width = max(len(name) for name in [*OPTIONS, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
+    width = max(len(name) for name in [*_ALL, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
     lines = ["", f"{command()} [command]", ""]
     lines += [f"  {f'{name} {each.takes}':<{width}}{each.does}" for name, each in COMMANDS.items()]
     lines += ["", *(f"  {name:<{width}}{text}" for name, text in OPTIONS.items())]
+    lines += ["", "engine, parity, bench:", ""]
+    lines += [f"  {name:<{width}}{text}" for name, text in ENGINE_OPTIONS.items()]
     return [
         *lines,
         "",

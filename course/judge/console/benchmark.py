@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from course.judge.exercise import ROOT, load_exercises
+from course.judge.exercise import ROOT, load_exercises, reference_path
 
 RUNS = 15
 ONE, ALL = 0.150, 1.5  # seconds: the budget for one exercise, and for all of chapters 1 and 2
@@ -29,7 +29,7 @@ def copy_course(target: Path, *, solved: bool) -> None:
         shutil.copytree(ROOT / name, target / name, ignore=unwanted)
     if solved:
         for module in {exercise.module for exercise in load_exercises()}:
-            shutil.copy(ROOT / "solutions" / f"{module}.py", target / "practice")
+            shutil.copy(reference_path(module), target / "practice" / f"{module}.py")
 
 
 def seconds_of(folder: Path, command: list[str], runs: int) -> list[float]:

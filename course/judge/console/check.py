@@ -96,8 +96,9 @@ def _judge(
     exercise: Exercise, answer: Answer, progress: Progress, executor: str | None
 ) -> tuple[dict[str, Any], float]:
     start = time.perf_counter()
-    report = judge_answer(exercise, answer, progress, executor)
-    return report, time.perf_counter() - start
+    report = judge_answer(exercise, answer, progress, executor, compiling=True)
+    compiling = report.get("compiled", {}).get("seconds", 0.0)
+    return report, time.perf_counter() - start - compiling
 
 
 def _place(exercise: Exercise, answer: Answer) -> str:

@@ -9,6 +9,7 @@ import time
 
 from course.judge.console.answers import read_answer
 from course.judge.console.invocation import command
+from course.judge.console.packages import PARITY, install_command, is_installed, missing
 from course.judge.console.progress import FOLDER
 from course.judge.console.prose import wrap
 from course.judge.console.terminal import Terminal
@@ -36,6 +37,7 @@ def examine(terminal: Terminal) -> int:
         _memory(),
         _remembers(),
         *(_optional(name, use) for name, use in OPTIONAL.items()),
+        *_engine(),
     ]
     width = max(len(name) for _, name, _ in rows)
     terminal.write(["", *(line for row in rows for line in _lines(terminal, *row, width))])
@@ -66,7 +68,8 @@ def _files(exercises: tuple[Exercise, ...]) -> tuple[str, str, str]:
 
 
 def _references(exercises: tuple[Exercise, ...]) -> list[str]:
-    return [f"solutions/{module}.py" for module in _modules(exercises)]
+    bugs = [each.module for each in exercises if each.is_bug]
+    return [f"solutions/{module}.py" for module in _modules(exercises) if module not in bugs]
 
 
 def _modules(exercises: tuple[Exercise, ...]) -> list[str]:
@@ -119,8 +122,14 @@ def _remembers() -> tuple[str, str, str]:
 
 
 def _optional(name: str, use: str) -> tuple[str, str, str]:
-    try:
-        found = importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        found = False
-    return "info", name, f"installed ({use})" if found else f"not installed; later chapters use it ({use})"
+    return "info", name, f"installed ({use})" if is_installed(name) else f"not installed; later chapters use it ({use})"
+
+
+def _engine() -> list[tuple[str, str, str]]:
+    """Say how to get what the engine needs, where something of it is not here."""
+    absent = missing(PARITY)
+    return (
+        [("info", "engine", f"engine, parity and bench need {', '.join(absent)}: {install_command()}")]
+        if absent
+        else []
+    )

@@ -12,14 +12,14 @@ from typing import Any
 
 from course.judge.console.answers import is_started, read_answer
 from course.judge.console.invocation import command
-from course.judge.console.merge import Merged, MergeError, put_in, take_out
-from course.judge.console.parts import UNREADABLE, split
 from course.judge.console.progress import Progress
 from course.judge.console.prose import sentence, wrap
 from course.judge.console.reset import ResetError, keep_copy, write_answer
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import ROOT, Exercise, exercise_ids, load_exercises
+from course.judge.merge import Merged, MergeError, put_in, take_out
+from course.judge.parts import UNREADABLE, split
 from course.judge.stub import stub_source
 
 FORMAT, VERSION = "paged-inference-course/work", 1

@@ -30,7 +30,8 @@ def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) 
         lines += [*markdown(terminal, f"But {answer.problem}."), ""]
         action = command("reset", exercise.id)
     else:
-        lines += [*markdown(terminal, f"Write `{symbol}` at `{exercise.file}:{line}`, then:"), ""]
+        place = f"Mend `{exercise.file}`" if exercise.is_bug else f"Write `{symbol}` at `{exercise.file}:{line}`"
+        lines += [*markdown(terminal, f"{place}, then:"), ""]
         action = command("check", exercise.id)
     terminal.write([*lines, *next_row(terminal, action), ""])
     return 0

@@ -8,10 +8,10 @@ import sys
 
 def command(*words: str) -> str:
     """Return the command line that runs the judge with `words`."""
-    return " ".join([_interpreter(), _script(), *words])
+    return " ".join([interpreter(), _script(), *words])
 
 
-def _interpreter() -> str:
+def interpreter() -> str:
     typed = sys.orig_argv[0] if sys.orig_argv else ""
     name = os.path.basename(typed) if os.path.isabs(typed) else typed
     name = name.removesuffix(".exe")

@@ -24,16 +24,18 @@ FILE = FOLDER / "progress.json"
 
 
 class Verdict(NamedTuple):
-    """What one run found: `message` is the first failure's."""
+    """What one run found: `message` is the first failure's, `check` the name of the check that found it."""
 
     status: str
     unfinished: bool
     message: str
+    check: str
 
     @classmethod
     def of(cls, report: dict[str, Any]) -> Verdict:
         failed = report["tests"][-1] if report["tests"] else report
-        return cls(report["status"], report["unfinished"], report["message"] or failed["message"] or "")
+        check = "" if report["status"] == "pass" else failed.get("name", "")
+        return cls(report["status"], report["unfinished"], report["message"] or failed["message"] or "", check)
 
 
 class Progress:
@@ -42,9 +44,9 @@ class Progress:
     def verdict(self, exercise: Exercise, answer: Answer) -> Verdict | None:
         """Return the last verdict, when it still holds."""
         known = self._section("verdicts").get(exercise.id)
-        if not isinstance(known, list) or len(known) != 4 or known[0] != _digest(exercise, answer):
+        if not isinstance(known, list) or len(known) != 5 or known[0] != _digest(exercise, answer):
             return None
-        return Verdict(str(known[1]), bool(known[2]), str(known[3]))
+        return Verdict(str(known[1]), bool(known[2]), str(known[3]), str(known[4]))
 
     def has_passed(self, exercise: Exercise) -> bool:
         """Whether any answer to `exercise` has passed, ever."""

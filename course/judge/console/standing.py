@@ -14,15 +14,20 @@ class Standing(NamedTuple):
     """`state` is "passed", "red" (started, and not right yet), "unwritten" (the stub, red on purpose) or "unjudged".
 
     Unjudged is what is started and needs something that this machine lacks: `message` says what.
+    Of a red one, `check` is the check that found it, and `unfinished` says that something is not written yet.
     """
 
     exercise: Exercise
     state: str
     message: str = ""
+    check: str = ""
+    unfinished: bool = False
 
 
-def judge_answer(exercise: Exercise, answer: Answer, progress: Progress, executor: str | None = None) -> dict[str, Any]:
-    """Judge an answer now, remember the verdict and return the report.
+def judge_answer(
+    exercise: Exercise, answer: Answer, progress: Progress, executor: str | None = None, *, compiling: bool = False
+) -> dict[str, Any]:
+    """Judge an answer now, remember the verdict and return the report; `compiling`: kernels are compiled, too.
 
     `StartError` when it cannot be run, `NotAvailable` when this machine lacks what it needs. Only the usual executor's
     verdict is remembered.
@@ -35,7 +40,12 @@ def judge_answer(exercise: Exercise, answer: Answer, progress: Progress, executo
         report = Report.of(exercise, [["broken", answer.problem, None]]).as_dict()
         report["next"] = f"python practice/judge.py reset {exercise.id}"
     else:
-        report = judge(exercise, answer.text, executor=executor).as_dict()
+        judged = judge(exercise, answer.text, executor=executor)
+        if compiling:
+            from course.judge.console.compiled import add_to
+
+            add_to(judged, exercise, answer.text)
+        report = judged.as_dict()
     if executor in (None, *exercise.executors[:1]):
         progress.remember(exercise, answer, report)
     return report
@@ -49,7 +59,8 @@ def standing_of(exercise: Exercise, answer: Answer, progress: Progress) -> Stand
         verdict = progress.verdict(exercise, answer) or Verdict.of(judge_answer(exercise, answer, progress))
     except NotAvailable as error:
         return Standing(exercise, "unjudged", str(error))
-    return Standing(exercise, "passed" if verdict.status == "pass" else "red", verdict.message)
+    state = "passed" if verdict.status == "pass" else "red"
+    return Standing(exercise, state, verdict.message, verdict.check, verdict.unfinished)
 
 
 def standings(progress: Progress, time_limit: float | None = None) -> list[Standing]:

@@ -73,6 +73,16 @@ class Terminal:
         self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._stream.flush()
 
+    @property
+    def can_rewrite(self) -> bool:
+        """Whether lines that are on the screen can be written over."""
+        return self.is_screen and self.color
+
+    def rewrite(self, lines: Iterable[str], height: int) -> None:
+        """Write lines in the place of the last `height` ones. Each has to fit into the width."""
+        self._stream.write(f"\x1b[{height}A\x1b[J" if height else "")
+        self.write(lines)
+
     def clear(self) -> None:
         """Empty the screen, where there is one."""
         if self.is_screen and self.color:

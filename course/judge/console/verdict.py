@@ -8,6 +8,7 @@ from course.judge.console.invocation import command
 from course.judge.console.prose import styled, wrap
 from course.judge.console.terminal import Terminal
 from course.judge.exercise import Exercise
+from course.judge.report import COMPILES
 
 CALLS_SHOWN = 12
 OUTPUT_SHOWN = 12  # lines; the last ones, because they stand closest to the failure
@@ -20,22 +21,23 @@ def full_verdict(
     """Return the lines that tell everything about one run. `place` is where to go on writing."""
     lines = [*headline(terminal, exercise, report, seconds), ""]
     if report["status"] == "pass":
-        return lines
+        return lines + _compiled(terminal, report.get("compiled"))
     failed = report["tests"][-1] if report["tests"] and report["message"] is None else None
     if failed is None or report["unfinished"]:
         message = report["message"] if failed is None else failed["message"]
-        lines += _row(terminal, "problem" if failed is None else "missing", message)
-        lines += _row(terminal, "where", place if report["unfinished"] else None)
+        lines += row(terminal, "problem" if failed is None else "missing", message)
+        lines += row(terminal, "where", place if report["unfinished"] else None)
     else:
         lines += [*_prose(terminal, failed["promise"]), "", *_calls(terminal, failed["calls"]), ""]
-        lines += _row(terminal, "happened", failed["message"])
-        lines += _row(terminal, "expected", failed["expected"])
+        lines += row(terminal, "happened", failed["message"])
+        lines += row(terminal, "expected", failed["expected"])
         came_back = failed["calls"] and failed["calls"][-1]["returned"] is not None
         # Why the promise matters is no answer to a call that broke off.
-        lines += _row(terminal, "why", failed["why"] if came_back or failed["expected"] else None)
+        lines += row(terminal, "why", failed["why"] if came_back or failed["expected"] else None)
     source = failed or report
-    lines += _block(terminal, "printed", _last_lines(source["output"] or report["output"]))
-    lines += _block(terminal, "Python", (source["interpreter"] or "").split("\n"))
+    lines += block(terminal, "printed", _last_lines(source["output"] or report["output"]))
+    speaker = "compiler" if failed is not None and failed["name"] == COMPILES else "Python"
+    lines += block(terminal, speaker, (source["interpreter"] or "").split("\n"))
     return [*lines, *next_row(terminal, command_of(report)), ""]
 
 
@@ -59,9 +61,18 @@ def headline(terminal: Terminal, exercise: Exercise, report: dict[str, Any], sec
     return [f"{terminal.paint(symbol, style)} {first}", *(f"  {line}" for line in rest)]
 
 
+def _compiled(terminal: Terminal, compiled: dict[str, Any] | None) -> list[str]:
+    """Return what the kernels cost on a GPU, where they were compiled."""
+    if compiled is None:
+        return []
+    from course.judge.console.compiled import lines_of
+
+    return [*row(terminal, "compiled", "\n".join(lines_of(compiled))), ""]
+
+
 def next_row(terminal: Terminal, action: str) -> list[str]:
     """Return the one next action."""
-    return _row(terminal, "next", terminal.paint(action, "code"), wrapped=False)
+    return row(terminal, "next", terminal.paint(action, "code"), wrapped=False)
 
 
 def command_of(report: dict[str, Any]) -> str:
@@ -109,7 +120,7 @@ def _result(terminal: Terminal, call: dict[str, Any]) -> str:
     return f"{terminal.symbol('gave')} {terminal.clean(call['returned'])}"
 
 
-def _row(terminal: Terminal, label: str, text: str | None, *, wrapped: bool = True) -> list[str]:
+def row(terminal: Terminal, label: str, text: str | None, *, wrapped: bool = True) -> list[str]:
     if not text:
         return []
     lines = [text]
@@ -120,7 +131,7 @@ def _row(terminal: Terminal, label: str, text: str | None, *, wrapped: bool = Tr
     return _labelled(terminal, label, lines)
 
 
-def _block(terminal: Terminal, label: str, lines: list[str]) -> list[str]:
+def block(terminal: Terminal, label: str, lines: list[str]) -> list[str]:
     """Return text whose lines stay as they are, cut where they are too long."""
     width = terminal.width - LABEL_WIDTH - 2
     cleaned = [terminal.clean(line) for line in lines]

@@ -1,6 +1,6 @@
 """What an answer's tensors are made of: each executor offers the same few functions to the checks.
 
-    tensor(values, dtype)                   a tensor of nested lists
+    tensor(values, dtype)                   a tensor of nested lists; None is what nobody has written
     unwritten(shape, dtype)                 memory that nobody has written
     view(tensor, shape, strides, offset)    another look at the same memory
     layer_cache(keys, values, …)            one layer's cache
@@ -45,9 +45,17 @@ def layer_cache(keys: Any, values: Any, key_scales: Any = None, value_scales: An
 def load(name: str) -> dict[str, Any]:
     """Return an executor's functions and classes by name. `NotAvailable` where this machine cannot run it."""
     module = _module(name)
+    module.traffic()  # what an earlier run has moved is not this one's
     return {"LayerCache": LayerCache, "layer_cache": layer_cache} | {
         each: getattr(module, each) for each in ("Tensor", *FUNCTIONS) if hasattr(module, each)
     }
+
+
+def launches() -> list[dict[str, Any]]:
+    """Return the launches of kernels that the emulator has run since it was last asked."""
+    from course import emulator
+
+    return emulator.launches()
 
 
 def _module(name: str) -> ModuleType:

@@ -45,13 +45,27 @@ def __getattr__(name: str) -> Any:
 def tensor(values: Any, dtype: str = "float32") -> Any:
     import torch
 
-    return torch.tensor(values, dtype=getattr(torch, dtype), device=_device)
+    return torch.tensor(_filled(values, dtype), dtype=getattr(torch, dtype), device=_device)
 
 
 def unwritten(shape: Sequence[int], dtype: str = "float32") -> Any:
     import torch
 
-    return torch.full(tuple(shape), SMALLEST.get(dtype, float("nan")), dtype=getattr(torch, dtype), device=_device)
+    return torch.full(tuple(shape), _nothing(dtype), dtype=getattr(torch, dtype), device=_device)
+
+
+def _nothing(dtype: str) -> float:
+    return SMALLEST.get(dtype, float("nan"))
+
+
+def _filled(values: Any, dtype: str) -> Any:
+    if isinstance(values, list | tuple):
+        return [_filled(each, dtype) for each in values] if None in values or _is_nested(values) else values
+    return _nothing(dtype) if values is None else values
+
+
+def _is_nested(values: Sequence[Any]) -> bool:
+    return len(values) > 0 and isinstance(values[0], list | tuple)
 
 
 def view(tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:

@@ -11,7 +11,7 @@ interface Runs {
   gaps: number[];
   budgets: number[];
   start: [pool: number, gap: number, budget: number];
-  runs: string[][][][];
+  runs: string[][][];
 }
 
 declare const TIMELINE_DATA: Runs;
@@ -23,7 +23,9 @@ const DOING: Record<string, Doing> = { w: "waiting", i: "idle", d: "decode", x: 
 /** Unfold the run at these places of the sliders. */
 export function builtIn(pool: number, gap: number, budget: number): Timeline {
   const now = RUNS.requests.map(([name, numPrompt]) => ({ name, num_tokens: numPrompt, num_computed: 0 }));
-  const steps = RUNS.runs[pool]![gap]![budget]!.map((signs) => {
+  const run = RUNS.runs[pool]![gap]![budget]!;
+  const steps = Array.from({ length: run.length / now.length }, (_, step) => {
+    const signs = run.slice(step * now.length);
     const parts: Record<string, Part> = {};
     now.forEach((sequence, index) => {
       const sign = signs[index]!;

@@ -11,7 +11,8 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from course.judge.console.parts import (
+from course.judge.exercise import Exercise
+from course.judge.parts import (
     DOCSTRING,
     UNREADABLE,
     Function,
@@ -22,7 +23,6 @@ from course.judge.console.parts import (
     names_used,
     split,
 )
-from course.judge.exercise import Exercise
 from course.judge.stub import exercise_stub, other_symbols, stub_source
 
 
@@ -257,7 +257,8 @@ def _names_at_load(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.ClassDef):
         heads = [*node.bases, *node.decorator_list, *(each.value for each in node.keywords)]
         return {name for each in heads for name in names_used(each)}
-    return names_used(node)
+    read = [each for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store)]
+    return {each.id for each in read}
 
 
 def _has_text(part: Part) -> bool:

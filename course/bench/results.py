@@ -1,0 +1,102 @@
+"""The record of a benchmark: what was run, on what, every raw time, and the figures that follow from them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from course.bench.rounds import Measured, Spread, ratio
+from course.bench.workload import Workload
+
+SCHEMA = 1  # raised when a field changes its meaning; new fields may come at any time
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def record(
+    measured: Sequence[Measured],
+    workload: Workload,
+    machine: dict[str, Any],
+    details: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the record, as JSON data.
+
+    The first of `measured` is the reference that the others are compared with. `details` says by its name what is known
+    of a system besides: its dtypes, its parts, how long it took to load.
+    """
+    return {
+        "schema": SCHEMA,
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        **_commit(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "hardware": hardware(machine),
+        "versions": machine["versions"],
+        "workload": workload.as_dict(),
+        "like_for_like": len({(each["dtype"], each["kv_dtype"]) for each in details.values()}) == 1,
+        "systems": [{"name": each.name, **details[each.name], **_figures(each)} for each in measured],
+        "ratios": {each.name: ratio(each, measured[0])._asdict() for each in measured[1:]},
+    }
+
+
+def hardware(machine: dict[str, Any]) -> dict[str, Any]:
+    """Return what the runs were measured on."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {
+        "device": machine["device"],
+        "gpu": machine["gpu"],
+        "driver": _driver() if machine["gpu"] else None,
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load_at_end": load,
+    }
+
+
+def _figures(each: Measured) -> dict[str, Any]:
+    return {
+        "warm_up_seconds": each.warm_up.seconds,
+        "tokens_per_second": Spread.of(each.rates())._asdict(),
+        "step_seconds": Spread.of(each.step_seconds())._asdict(),
+        "first_token_seconds": Spread.of(each.first_token_seconds())._asdict(),
+        "rounds": [
+            {
+                "new_tokens": sum(map(len, result.tokens)),
+                **{name: value for name, value in result._asdict().items() if name != "tokens"},
+            }
+            for result in each.rounds
+        ],
+    }
+
+
+def _commit() -> dict[str, Any]:
+    """Return which commit was measured, and whether files differed from it."""
+    commit = _output("git", "rev-parse", "HEAD")
+    return {"commit": commit, "modified": bool(_output("git", "status", "--porcelain")) if commit else None}
+
+
+def _driver() -> str | None:
+    lines = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return lines.split("\n")[0] if lines else None
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n")
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _output(*command: str) -> str | None:
+    """Return what a command prints; None when it cannot be run."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,50 @@
+"""`parity`: holds the engine that the learner's parts make against Hugging Face, layer by layer and head by head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from course.judge.console.invocation import command
+from course.judge.console.packages import PARITY
+from course.judge.console.progress import Progress
+from course.judge.console.prose import wrap
+from course.judge.console.session import open_session, print_json
+from course.judge.console.settings import Settings
+from course.judge.console.terminal import Terminal
+from course.judge.console.verdict import next_row
+from course.parity.text import HEADING, row_text
+
+TITLE = "The engine against Hugging Face, and whose its parts are"
+
+
+def run_parity(screen: Terminal, out: Terminal | None, progress: Progress, settings: Settings) -> int:
+    """Compare; return 0 when they agree, else 1."""
+    with open_session(screen, progress, settings, TITLE, PARITY) as session:
+        session.worker.result("assemble", **session.job)
+        rows: list[dict[str, Any]] = []
+        for kind, data in session.worker.ask("parity", dtype=settings.dtype):
+            if kind == "started":
+                screen.write([data["cache"], "", f"  {HEADING}"])
+            elif kind == "compared":
+                rows.append(data)
+                screen.write(_row(screen, data))
+        agrees = bool(rows) and all(row["agrees"] for row in rows)
+        screen.write(["", _verdict(screen, agrees=agrees), ""])
+        if agrees:
+            screen.write([*next_row(screen, command("bench" if session.uses_mine else "next")), ""])
+        if out is not None:
+            parts = [origin.as_dict() for origin in session.found]
+            print_json(out, {"status": "pass" if agrees else "fail", "parts": parts, "comparisons": rows})
+    return 0 if agrees else 1
+
+
+def _row(terminal: Terminal, row: dict[str, Any]) -> list[str]:
+    mark = terminal.symbol("passed" if row["agrees"] else "red")
+    line = f"  {row_text(row)}  {terminal.paint(mark, 'good' if row['agrees'] else 'bad')}"
+    why = wrap(terminal.clean(row["divergence"]), terminal.width - 10) if row["divergence"] else []
+    return [line, *(f"          {each}" for each in why)]
+
+
+def _verdict(terminal: Terminal, *, agrees: bool) -> str:
+    symbol = terminal.paint(terminal.symbol("passed" if agrees else "red"), "good" if agrees else "bad")
+    return f"{symbol} {'they agree' if agrees else 'they differ: the first difference is the one to look at'}"
