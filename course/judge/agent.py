@@ -68,8 +68,9 @@ class Agent:
 
     Requests: `{"do": "prepare", "module", "reference", "uses", "beside", "executor"}` first, then
     `{"do": "load", "module", "symbols", "source"}`, answered with the public methods of each of the reference's
-    classes; `{"do": "start"}` before each scenario; then `{"do": "call", "on", "name", "args", "kwargs"}` and `{"do": "get", "on", "name"}`, where `on` is an object's
-    number, or None for the module; `{"do": "launches"}` for the kernels that the emulator has run.
+    classes; `{"do": "start"}` before each scenario; then `{"do": "call", "on", "name", "args", "kwargs"}` and
+    `{"do": "get", "on", "name"}`, where `on` is an object's number, or None for the module; `{"do": "launches"}` for
+    the kernels that the emulator has run.
     Replies: `{"value", "state"}`, `{"raised": {...}, "state"}` or `{"rebound": [module, name]}`, when the learner's
     code changed a builtin or a part of the judge. `state` is what can be drawn of the scenario's objects after the
     call, by their number (`views`).
