@@ -106,17 +106,11 @@ def multiply(
     x = x_ptr + row[:, None] * K + column[None, :]
     weight = weight_ptr + output[:, None] * K + column[None, :]
     mask = row[:, None] < M
-    if SWAP:
-        acc = tl.zeros([OUTPUTS, ROWS], tl.float32)
-    else:
-        acc = tl.zeros([ROWS, OUTPUTS], tl.float32)
+    acc = tl.zeros([OUTPUTS, ROWS], tl.float32) if SWAP else tl.zeros([ROWS, OUTPUTS], tl.float32)
     for start in tl.range(0, DEPTH, STEP, num_stages=STAGES):
         x_tile = tl.load(x + start, mask=mask, other=0.0)
         weight_tile = tl.load(weight + start)
-        if SWAP:
-            acc = tl.dot(weight_tile, x_tile.T, acc)
-        else:
-            acc = tl.dot(x_tile, weight_tile.T, acc)
+        acc = tl.dot(weight_tile, x_tile.T, acc) if SWAP else tl.dot(x_tile, weight_tile.T, acc)
     if SWAP:
         acc = tl.trans(acc)
     return acc
@@ -302,10 +296,7 @@ def attend_kernel(
 @triton.jit
 def take_tile(query, key, value, valid, acc, largest, total, scale, DOT: tl.constexpr):
     """Take one more tile of keys into the running softmax; see `triton_attention.online_softmax`."""
-    if DOT:
-        scores = tl.dot(query, key.T)
-    else:
-        scores = tl.sum(key.to(tl.float32) * query.to(tl.float32), 1)[None, :]
+    scores = tl.dot(query, key.T) if DOT else tl.sum(key.to(tl.float32) * query.to(tl.float32), 1)[None, :]
     scores = tl.where(valid[None, :], scores * scale, float("-inf"))
     new_largest = tl.maximum(largest, tl.max(scores, 1))
     rescale = tl.exp2(largest - new_largest)
@@ -524,8 +515,8 @@ class Turn:
 class FusedDecoder:
     """Greedy decode steps for up to `max_rows` sequences of a GPT-2, over one KV cache.
 
-    A *turn* is up to `max_steps` steps of the same rows: their tables must hold blocks for all of them. `ValueError` for
-    a model or a cache that the kernels do not support; `supports` asks without one.
+    A *turn* is up to `max_steps` steps of the same rows: their tables must hold blocks for all of them. `ValueError`
+    for a model or a cache that the kernels do not support; `unsupported` says so without one.
     """
 
     def __init__(

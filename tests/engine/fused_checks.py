@@ -30,7 +30,7 @@ class Scene:
         torch.manual_seed(seed)
         print(f"seed {seed}")
         self.config, self.contexts = config, contexts
-        self.weights = _varied(random_weights(config, seed, torch.float16, device))
+        self.weights = varied(random_weights(config, seed, torch.float16, device))
         block_size = 16
         per_row = [-(-(context + num_steps + 1) // block_size) for context in contexts]
         self.cache = KVCache(
@@ -112,7 +112,7 @@ def reference_step(
     return normed @ wide.T, torch.stack(layers)
 
 
-def _varied(weights: Weights) -> Weights:
+def varied(weights: Weights) -> Weights:
     """Make biases and layer norms other than 0 and 1, so that one left out shows."""
 
     def vary(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,109 @@
+"""The fused decode step against float64, and the fast engine against the plain one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from solutions.block_pool import BlockPool
+from solutions.block_table import BlockTable
+from solutions.engine import Engine
+from solutions.fast_engine import FastEngine
+from solutions.fused_decode import FusedDecoder, unsupported
+from solutions.kv_cache import KVCache
+from solutions.scheduler import Scheduler, Sequence
+from solutions.weights import GPT2Config, random_weights
+from tests.engine.fused_checks import GPT2_SMALL, Scene, compare, varied
+
+TINY = GPT2Config(vocab_size=300, n_positions=64, n_embd=256, n_layer=1, n_head=4)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize("contexts", [[17], [15, 16, 31], [16] * 20], ids=["gemv", "skinny", "tiled"])
+def test_the_fused_step_is_the_float64_one(contexts: list[int]) -> None:
+    """Context lengths around the block size, in scrambled blocks; whatever no token owns is NaN, and stays so."""
+    found = compare(Scene(TINY, contexts, 2, DEVICE), 2)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_rows", [1, 2, 4, 8, 13, 32, 64, 100, 256])
+def test_gpt2_small_on_a_gpu(num_rows: int) -> None:
+    contexts = [([63, 64, 15, 16, 1, 100][row % 6] + 7 * row) % 120 + 1 for row in range(num_rows)]
+    found = compare(Scene(GPT2_SMALL, contexts, 3, "cuda"), 3)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 3e-3, found
+
+
+def test_a_planted_mistake_in_folding_shows() -> None:
+    """The check itself: without a layer norm's bias in the next product, keys and values are off."""
+    scene = Scene(TINY, [17], 1, DEVICE)
+    decoder = FusedDecoder(TINY, scene.weights, scene.cache, max_rows=1, max_steps=1)
+    layer = scene.weights.layers[0]
+    decoder.linears[0][0].bias.copy_(layer.attn_c_attn_bias.float())
+    assert compare(scene, 1, decoder).kv_error > 0.02
+
+
+@pytest.mark.parametrize(("num_blocks", "stops"), [(12, False), (2, True)], ids=["roomy", "preempted, with EOS"])
+def test_the_fast_engine_says_what_the_engine_says(num_blocks: int, stops: bool) -> None:
+    seed = 0
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    weights = varied(random_weights(TINY, seed, torch.float16, DEVICE))
+    prompts = [[rng.randrange(300) for _ in range(length)] for length in (3, 14)]
+    options: dict[str, Any] = {"num_blocks": num_blocks, "max_running": 2}
+    expected = Engine(TINY, weights, **options).generate(prompts, 8)
+    eos = expected[0][4] if stops else None
+    expected = [answer[: answer.index(eos)] if eos in answer else answer for answer in expected]
+    fast = FastEngine(TINY, weights, steps_per_turn=3, **options)
+    preempted = []
+    preempt = fast.scheduler.preempt
+    fast.scheduler.preempt = lambda sequence, step: (preempted.append(sequence), preempt(sequence, step))
+    assert fast.generate(prompts, 8, eos) == expected
+    assert bool(preempted) == stops
+    assert fast.pool.num_free == num_blocks
+    assert not fast.has_work
+
+
+def sequences(pool: BlockPool, *lengths: int, new: int = 8) -> list[Sequence]:
+    return [Sequence(BlockTable(pool, 4), [0] * length, length, new) for length in lengths]
+
+
+def test_a_step_of_decodes_is_repeated_until_one_is_complete() -> None:
+    pool = BlockPool(16)
+    scheduler = Scheduler(pool)
+    first, second = sequences(pool, 3, 5)
+    second.max_new_tokens = 4
+    for sequence in (first, second):
+        scheduler.add(sequence)
+    scheduler.schedule()  # the prompts; each has sampled one token
+    step = scheduler.schedule()
+    assert scheduler.repeat(step, 15) == 2  # second: one by the prompts' step, one by this, two more
+    assert (first.num_unread, second.num_unread) == (4, 4)
+    assert (first.num_computed, second.num_computed) == (6, 8)
+    assert second.is_complete
+    assert not first.is_complete
+
+
+def test_nothing_is_repeated_that_the_pool_cannot_hold() -> None:
+    pool = BlockPool(2)
+    scheduler = Scheduler(pool)
+    [sequence] = sequences(pool, 3, new=5)
+    scheduler.add(sequence)
+    scheduler.schedule()
+    step = scheduler.schedule()
+    pool.allocate(pool.num_free)
+    assert scheduler.repeat(step, 3) == 0
+    assert (sequence.num_unread, sequence.num_computed) == (2, 4)
+
+
+def test_what_is_not_supported_is_named() -> None:
+    weights = random_weights(TINY, 0, torch.float32, "cpu")
+    cache = KVCache(1, 2, 16, 4, 64, torch.float32, "cpu")
+    assert unsupported(TINY, weights, cache) == "torch.float32 weights"
+    with pytest.raises(ValueError, match=r"does not support torch\.float32 weights"):
+        FusedDecoder(TINY, weights, cache)
