@@ -144,6 +144,23 @@ class Scheduler:
         """Plan the next step. An empty batch means that there is nothing to do."""
         raise NotImplementedError("schedule-step: Scheduler.schedule is not written yet")
 
+    def repeat(self, step: Step, most: int) -> int:
+        """Plan a step of decodes up to `most` times more, without looking at those that wait; return how often.
+
+        The sequences take the blocks for it at once. It is never more than until one of them is complete, and nothing
+        where the pool has not all the blocks.
+        """
+        left = (
+            each.sequence.max_new_tokens + each.sequence.num_prompt - each.sequence.num_tokens for each in step.batch
+        )
+        times = min(most, *left)
+        if times <= 0 or sum(each.sequence.table.missing_blocks(times) for each in step.batch) > self.pool.num_free:
+            return 0
+        for each in step.batch:
+            each.sequence.table.append(times)
+            each.sequence.num_unread += times
+        return times
+
     def free_finished(self) -> None:
         """Give back the blocks of finished sequences, wherever they are, and forget them."""
         raise NotImplementedError("schedule-step: Scheduler.free_finished is not written yet")
