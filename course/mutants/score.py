@@ -68,6 +68,8 @@ def _run(jobs: Iterable[tuple[Exercise, str, str]]) -> Iterator[Verdict]:
         concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
         concurrent.futures.ProcessPoolExecutor(os.cpu_count(), here) as processes,
     ):
+        # All of these processes come to be now: forked later, they would keep open what a thread is handing to a child.
+        processes.submit(int).result()
         futures = [
             processes.submit(_verdict_here, exercise.id, change, source)
             if exercise.needs == "torch"
