@@ -62,6 +62,8 @@ def _line(terminal: Terminal, standing: Standing, found: list[Standing]) -> str:
     line = f"   {terminal.paint(mark, style)} {standing.exercise.id:<{id_width}}  "
     if terminal.width >= 7 + len(mark) + id_width + title_width + max(len(words) for _, words in STATES.values()):
         line += f"{terminal.clean(standing.exercise.title):<{title_width}}  "
+    elif terminal.width < 6 + len(mark) + id_width + len(words):
+        return line.rstrip()  # the mark says it too
     return line + terminal.paint(words, style)
 
 
