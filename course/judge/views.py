@@ -38,8 +38,15 @@ def view_of(class_name: str, value: Any, args: list[Any]) -> Callable[[], dict[s
             "accumulator": [_number(number) for number in value.accumulator],
         }
     if class_name == "Int8Cache":
-        return lambda: {name: list(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")}
+        return lambda: {
+            name: _numbers(getattr(value, name)) for name in ("keys", "values", "key_scales", "value_scales")
+        }
     return None
+
+
+def _numbers(value: Any) -> Any:
+    """Return nested lists with every float as `_number` has it."""
+    return [_numbers(item) for item in value] if isinstance(value, list | tuple) else _number(value)
 
 
 def _number(value: Any) -> Any:
