@@ -405,7 +405,7 @@ def test_watch_judges_what_is_saved_and_ends_politely(learner: Learner) -> None:
         encoding="utf-8",
     )
     assert process.stdout
-    guard = threading.Timer(30, process.kill)  # should it wait for ever, the reads below end
+    guard = threading.Timer(120, process.kill)  # should it wait for ever, the reads below end
     guard.start()
     seen = _read_until(process.stdout, "watching practice/block_pool.py")
     assert "pool.allocate(3) gave [7, 6, 5]" in seen
