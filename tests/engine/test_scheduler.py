@@ -253,8 +253,8 @@ BUGS = [
     ),
     (
         "SC23",
-        "        return step\n\n    def free_finished",
-        "        assert step.batch\n        return step\n\n    def free_finished",
+        "        return step\n\n    def repeat",
+        "        assert step.batch\n        return step\n\n    def repeat",
     ),
     (
         "SC29",
