@@ -21,7 +21,7 @@ EXECUTORS = {
     "triton": ("emulator", "interpreter", "gpu"),
     "torch": ("torch", "gpu"),
 }
-FUNCTIONS = ("tensor", "unwritten", "view", "layer_cache", "read", "traffic")
+PARTS = ("Tensor", "tensor", "unwritten", "view", "read", "traffic")  # of each executor's module
 
 
 class NotAvailable(Exception):
@@ -46,9 +46,7 @@ def load(name: str) -> dict[str, Any]:
     """Return an executor's functions and classes by name. `NotAvailable` where this machine cannot run it."""
     module = _module(name)
     module.traffic()  # what an earlier run has moved is not this one's
-    return {"LayerCache": LayerCache, "layer_cache": layer_cache} | {
-        each: getattr(module, each) for each in ("Tensor", *FUNCTIONS) if hasattr(module, each)
-    }
+    return {"LayerCache": LayerCache, "layer_cache": layer_cache} | {each: getattr(module, each) for each in PARTS}
 
 
 def launches() -> list[dict[str, Any]]:
