@@ -54,9 +54,9 @@ def _run(request: Request, *, color: bool) -> int:
         case "check" | "watch":
             return _judge(request, terminal, progress)
         case "next":
-            from course.judge.console.guide import show_next
+            from course.judge.console.guide import show_task
 
-            return show_next(terminal, progress, limit)
+            return show_task(terminal, _named_or_next(request, progress))
         case "hint":
             return _hint(request, terminal, progress)
         case "diff":
@@ -157,18 +157,23 @@ def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color
 
 def _hint(request: Request, terminal: Terminal, progress: Progress) -> int:
     from course.judge.console.guide import show_hints
-    from course.judge.console.standing import next_standing, standings
 
-    if request.exercise is not None:
-        exercise = _exercise(request)
-    else:
-        standing = next_standing(standings(progress, request.time_limit))
-        if standing is None:
-            raise UsageError("Every exercise is passed. Name one to see its hints.")
-        exercise = standing.exercise
+    exercise = _named_or_next(request, progress)
+    if exercise is None:
+        raise UsageError("Every exercise is passed. Name one to see its hints.")
     if request.number is not None and not 1 <= request.number <= len(exercise.hints):
         raise UsageError(f"{exercise.id} has hints 1 to {len(exercise.hints)}, not {request.number}.")
     return show_hints(terminal, progress, exercise, request.number)
+
+
+def _named_or_next(request: Request, progress: Progress) -> Exercise | None:
+    """Return the exercise that was named, or else the next one; None when all are passed."""
+    from course.judge.console.standing import next_standing, standings
+
+    if request.exercise is not None:
+        return _exercise(request)
+    standing = next_standing(standings(progress, request.time_limit))
+    return standing.exercise if standing else None
 
 
 def _exercise(request: Request) -> Exercise:

@@ -25,7 +25,7 @@ class Command(NamedTuple):
 ENGINE = ("--model", "--random", "--device", "--dtype", "--kv-dtype", "--block-size", "--interpret", "--unproven")
 COMMANDS = {
     "board": Command("", "what is passed, what is red on purpose, what is next; the same as no command"),
-    "next": Command("", "the next exercise: its task, and where to write"),
+    "next": Command("[id]", "the next exercise, or the one named: its task, and where to write"),
     "check": Command("[id]", "judge one exercise, or all that you have started", ("--json", "--on")),
     "watch": Command("[id]", "judge again whenever you save, until Ctrl-C", ("--on",)),
     "hint": Command("[id] [n]", "one hint more, or hint n"),
