@@ -237,11 +237,16 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     frames = []
     step = error.__traceback__
     while step is not None:
-        filename = step.tb_frame.f_code.co_filename
-        if not filename.startswith("<frozen") and "course/judge/" not in filename.replace("\\", "/"):
+        filename = _filename(step)
+        if not filename.startswith("<frozen") and "course/judge/" not in filename:
             frames.append(step)
         step = step.tb_next
-    shown = traceback.TracebackException(type(error), error, frames[0] if frames else None, limit=-6, compact=True)
+    # Where the emulator works a kernel's operation out is no line of the learner's.
+    shown_frames = [step for step in frames if "course/emulator/" not in _filename(step)] or frames
+    chain: types.TracebackType | None = None
+    for step in reversed(shown_frames):
+        chain = types.TracebackType(chain, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    shown = traceback.TracebackException(type(error), error, chain, limit=-6, compact=True)
     return {
         "type": type(error).__name__,
         "bases": [cls.__name__ for cls in type(error).__mro__],
@@ -253,6 +258,10 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "missing": error.args[0] if isinstance(error, graft.Missing) else None,
         "borrowed": error.args[0] if isinstance(error, graft.Borrowed) else None,
     }
+
+
+def _filename(step: types.TracebackType) -> str:
+    return step.tb_frame.f_code.co_filename.replace("\\", "/")
 
 
 def _text(error: BaseException) -> str:
