@@ -237,16 +237,14 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     frames = []
     step = error.__traceback__
     while step is not None:
-        filename = _filename(step)
-        if not filename.startswith("<frozen") and "course/judge/" not in filename:
+        filename = step.tb_frame.f_code.co_filename
+        if not filename.startswith("<frozen") and "course/judge/" not in filename.replace("\\", "/"):
             frames.append(step)
         step = step.tb_next
-    # Where the emulator works a kernel's operation out is no line of the learner's.
-    shown_frames = [step for step in frames if "course/emulator/" not in _filename(step)] or frames
-    chain: types.TracebackType | None = None
-    for step in reversed(shown_frames):
-        chain = types.TracebackType(chain, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    shown = traceback.TracebackException(type(error), error, chain, limit=-6, compact=True)
+    shown = traceback.TracebackException(type(error), error, frames[0] if frames else None, limit=-60, compact=True)
+    # The emulator's own frames would take the places of the answer's.
+    telling = [frame for frame in shown.stack if "course/emulator/" not in frame.filename.replace("\\", "/")]
+    shown.stack[:] = (telling or shown.stack)[-6:]
     return {
         "type": type(error).__name__,
         "bases": [cls.__name__ for cls in type(error).__mro__],
@@ -258,10 +256,6 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "missing": error.args[0] if isinstance(error, graft.Missing) else None,
         "borrowed": error.args[0] if isinstance(error, graft.Borrowed) else None,
     }
-
-
-def _filename(step: types.TracebackType) -> str:
-    return step.tb_frame.f_code.co_filename.replace("\\", "/")
 
 
 def _text(error: BaseException) -> str:
