@@ -91,7 +91,7 @@ def test_a_later_round_has_to_repeat_the_first() -> None:
             result = super().run(workload)
             return result._replace(tokens=[[len(self.seen), 0, 0, 0]] * 2) if len(self.seen) > 2 else result
 
-    with pytest.raises(Disagreement, match="the warm-up of yours and round 2 of it"):
+    with pytest.raises(Disagreement, match="the warm-up of yours and round 2 of 3 of it"):
         measure(both(Drifting("yours", [1.0] * 4)), WORKLOAD, 3)
 
 
@@ -111,7 +111,7 @@ def test_the_record_holds_every_raw_time_and_where_they_come_from() -> None:
     measured = measure(both(), WORKLOAD, 3)
     results = record(measured, WORKLOAD, MACHINE, {"reference": DETAILS, "yours": DETAILS})
     assert json.loads(json.dumps(results)) == results
-    assert results["schema"] == 1
+    assert results["schema"] == 2
     assert set(results) >= {"command", "commit", "modified", "date", "hardware", "versions", "workload"}
     assert [each["seconds"] for each in results["systems"][0]["rounds"]] == [2.0, 4.0, 1.0]
     assert [each["new_tokens"] for each in results["systems"][0]["rounds"]] == [8, 8, 8]
