@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
 from typing import Any
@@ -17,7 +18,13 @@ MODES = {
 
 
 def missing(mode: str, device: str, **others: Any) -> str | None:
-    return "CUDA graphs need a GPU" if mode == "continuous-graphs" and device != "cuda" else None
+    if device == "cuda":
+        return None
+    if mode == "continuous-graphs":
+        return "CUDA graphs need a GPU"
+    if mode == "continuous" and importlib.util.find_spec("psutil") is None:
+        return "on a CPU its cache is sized with psutil, which is not installed"
+    return None
 
 
 class System:
@@ -137,6 +144,8 @@ class System:
             result = self._manager.get_result(timeout=1.0)
             if result is None and not self._manager.is_running():
                 raise RuntimeError("the thread of the continuous batching manager has ended")
+            if result is not None and result.error:
+                raise RuntimeError(result.error)
             if result is not None and result.is_finished():
                 results[result.request_id] = result
         if first is not None:
