@@ -45,7 +45,7 @@ def origin(kind: str, machine: dict[str, Any]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kind": kind,  # "pair": two engines, one workload; "table": many systems, many; "memory": how many fit
-        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
         **_commit(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "hardware": hardware(machine),

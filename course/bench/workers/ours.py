@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
+UNBOUNDED = 1 << 20  # sequences: more than any memory holds
+PASS_TOKENS, PASS_ROWS = 8192, 1024  # of one pass while memory is filled
 sys.path.insert(0, str(ROOT))
 
 
@@ -24,7 +26,10 @@ def missing(engine: str, device: str, dtype: str, **others: Any) -> str | None:
 
 
 class System:
-    """`engine` is "plain", "learner", or one of `FAST`; the pool holds `requests` of `most_tokens` tokens each."""
+    """`engine` is "plain", "learner", or one of `FAST`.
+
+    The pool holds `requests` of `most_tokens` tokens each; without that number, `blocks`, or what the memory holds.
+    """
 
     def __init__(
         self,
@@ -32,11 +37,12 @@ class System:
         device: str,
         dtype: str,
         engine: str,
-        requests: int,
+        requests: int | None,
         most_tokens: int,
         block_size: int,
         modules: dict[str, Any],
         kernels: str,
+        blocks: int | None = None,
         **others: Any,
     ) -> None:
         import torch
@@ -47,10 +53,11 @@ class System:
 
         folder, target, weight_type = Path(model), torch.device(device), getattr(torch, dtype)
         config = read_config(folder)
+        per_request = -(-most_tokens // block_size)
         options: dict[str, Any] = {
             "block_size": block_size,
-            "num_blocks": requests * -(-most_tokens // block_size),
-            "max_running": requests,
+            "num_blocks": requests * per_request if requests else blocks,
+            "max_running": requests or UNBOUNDED,
         }
         if engine == "learner":
             assembled = assemble(modules, kernels)
@@ -104,6 +111,47 @@ class System:
         with watched(self.engine) as shares:
             done = self.round(prompts, new_tokens)
         return {"host": shares.of(done["seconds"])}
+
+    def fill(self, tokens: int) -> dict[str, Any]:
+        """Compute sequences of so many tokens until the pool has no blocks for another; then each decodes again."""
+        import torch
+
+        from solutions.batch import Row, build_batch
+
+        engine, tables = self.engine, []
+        while True:
+            table = engine.new_table()
+            if table.append(tokens) is None:
+                break
+            tables.append(table)
+        generator = torch.Generator().manual_seed(0)
+        texts = torch.randint(engine.config.vocab_size, (len(tables), tokens), generator=generator).tolist()
+
+        def chosen(at_once: int, num_new: int) -> list[int]:
+            found: list[int] = []
+            for begin in range(0, len(tables), at_once):
+                some = slice(begin, begin + at_once)
+                rows = [
+                    Row(text[-num_new:], tokens, table.blocks, samples=True)
+                    for text, table in zip(texts[some], tables[some], strict=True)
+                ]
+                batch = build_batch(rows, engine.block_size, engine.parts.slot_mapping, engine.device)
+                with torch.inference_mode():
+                    found += engine.model.next_tokens(batch, engine.caches).tolist()
+            return found
+
+        first = chosen(max(1, PASS_TOKENS // tokens), tokens)
+        again = chosen(PASS_ROWS, 1)
+        cache = engine.cache
+        return {
+            "alive": len(tables),
+            "repeated": sum(one == other for one, other in zip(first, again, strict=True)),
+            "used_blocks": cache.num_blocks - engine.pool.num_free,
+            "blocks": cache.num_blocks,
+            "block_size": cache.block_size,
+            "pool_bytes": cache.num_bytes,
+            "positions": engine.config.n_positions,
+        }
 
 
 def _count_passes(engine: Any) -> list[int]:
