@@ -56,9 +56,12 @@ class Table:
         try:
             for spec in self._specs.values():
                 self._start(spec)
-            self._load([spec] for spec in self._specs.values() if spec.loads_alone)
-            self._load([[spec for spec in self._specs.values() if not spec.loads_alone]])
-            self._load_truth()
+            for spec in self._specs.values():
+                if spec.loads_alone:
+                    self._load([spec])
+            self._load([spec for spec in self._specs.values() if not spec.loads_alone])
+            if self._processes:
+                self._load_truth()
             yield
         finally:
             for process in [*self._processes.values(), *([self._truth] if self._truth else [])]:
@@ -67,6 +70,8 @@ class Table:
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure each number of requests, and yield the record after each."""
         for requests in self._plan.requests:
+            if not self._processes:
+                return
             self._say(f"{requests} requests")
             workload = make_workload(requests, self._plan.new_tokens, self._vocabulary())
             self._runs.append(self._measure(workload))
@@ -104,30 +109,29 @@ class Table:
         except Absent as absent:
             self._absent(spec, str(absent))
 
-    def _load(self, groups: Any) -> None:
-        """Load group after group, the systems of a group at the same time."""
-        for group in groups:
-            begun = [(spec, self._processes[spec.name]) for spec in group if spec.name in self._processes]
-            start = time.perf_counter()
-            for spec, process in begun:
-                process.begin_load(**self._settings(spec))
-            for spec, process in begun:
-                self._say(f"loading: {spec.name}")
-                try:
-                    process.end_load()
-                except Absent as absent:
-                    self._processes.pop(spec.name).close()
-                    self._absent(spec, str(absent))
-                except SystemFailed as failure:
-                    self._fail(spec.name, None, "loading", failure)
-                else:
-                    self._systems[spec.name] = {
-                        "title": spec.title,
-                        "group": spec.group,
-                        **process.about,
-                        "loaded_after_seconds": time.perf_counter() - start,
-                        "loaded_beside": len(begun) - 1,
-                    }
+    def _load(self, specs: Sequence[Spec]) -> None:
+        """Load systems, all at the same time."""
+        begun = [(spec, self._processes[spec.name]) for spec in specs if spec.name in self._processes]
+        start = time.perf_counter()
+        for spec, process in begun:
+            process.begin_load(**self._settings(spec))
+        for spec, process in begun:
+            self._say(f"loading: {spec.name}")
+            try:
+                process.end_load()
+            except Absent as absent:
+                self._processes.pop(spec.name).close()
+                self._absent(spec, str(absent))
+            except SystemFailed as failure:
+                self._fail(spec.name, None, "loading", failure)
+            else:
+                self._systems[spec.name] = {
+                    "title": spec.title,
+                    "group": spec.group,
+                    **process.about,
+                    "loaded_after_seconds": time.perf_counter() - start,
+                    "loaded_beside": len(begun) - 1,
+                }
 
     def _load_truth(self) -> None:
         self._say("loading: Hugging Face in float32, to hold the others' tokens against")
