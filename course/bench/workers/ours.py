@@ -142,11 +142,13 @@ class System:
 
         first = chosen(max(1, PASS_TOKENS // tokens), tokens)
         again = chosen(PASS_ROWS, 1)
-        cache = engine.cache
+        cache, used_blocks = engine.cache, engine.cache.num_blocks - engine.pool.num_free
+        for table in tables:
+            table.free()
         return {
             "alive": len(tables),
             "repeated": sum(one == other for one, other in zip(first, again, strict=True)),
-            "used_blocks": cache.num_blocks - engine.pool.num_free,
+            "used_blocks": used_blocks,
             "blocks": cache.num_blocks,
             "block_size": cache.block_size,
             "pool_bytes": cache.num_bytes,
