@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 760, 460
-LEFT, RIGHT, TOP, BOTTOM = 64, 240, 16, 48  # the margins: the names stand in the right one
+LEFT, RIGHT, TOP, BOTTOM = 84, 240, 24, 48  # the margins: the names stand in the right one
 LINE = 15  # between two names
 STYLE = (
     "svg.speed{color:inherit;font:12px var(--md-text-font-family,system-ui,sans-serif);max-width:100%;height:auto}"
@@ -22,7 +22,7 @@ STYLE = (
     ".speed .ours{color:var(--md-typeset-a-color,LinkText)}.speed .ours polyline{stroke-width:2.5}"
 )
 MARKS = (  # around 0, 0
-    "M-4-4h8v8h-8z", "M0-5 5 4H-5z", "M0-5 5 0 0 5-5 0z", "M0 5 5-4H-5z", "M-5-1h10v2H-10z", "M-1-5h2v10h-2z",
+    "M-4-4h8v8h-8z", "M0-5 5 4H-5z", "M0-5 5 0 0 5-5 0z", "M0 5 5-4H-5z", "M-5-1.5h10v3h-10z", "M-1.5-5h3v10h-3z",
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-5-5 5 5 5 2-2-5z", "M-5 5 5-5 2-5-5 2z",
 )  # fmt: skip
 
@@ -67,6 +67,7 @@ def draw(results: dict[str, Any], name: str) -> str:
         *(_vertical(x(value), f"{value}") for value in xs),
         *(_horizontal(y(value), f"{value:,}") for value in ys),
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">requests at once</text>',
+        f'<text x="{LEFT - 8}" y="12" text-anchor="end">tokens a second</text>',
     ]
     ends = _spread_out([(x(each.points[-1][0]), y(each.points[-1][1])) for each in lines])
     for number, (each, end) in enumerate(zip(lines, ends, strict=True)):

@@ -88,8 +88,8 @@ def watched(engine: Any, clock: Callable[[], float] = time.perf_counter) -> Iter
                         turn._done.synchronize()
                 return tokens(turn)
 
-            Turn.tokens = waited  # type: ignore[method-assign]
-            stack.callback(lambda: setattr(Turn, "tokens", tokens))
+            setattr(Turn, "tokens", waited)  # noqa: B010 (a method is put in another's place)
+            stack.callback(setattr, Turn, "tokens", tokens)
         yield shares
 
 

@@ -1,12 +1,12 @@
 """`python -m course.bench.memory`: how many sequences fit into memory at once, one engine alone on the machine.
 
-Sequences of one length are computed until the pool has no blocks for another; then each decodes once more, on top of the
-keys and values that it has kept while the others came. Three figures stand side by side and are never
-taken for each other: the pool, which is reserved from the start whatever runs; the blocks that the sequences use; and
-what the driver says that the card holds, weights and workspaces included. The driver is asked through `nvidia-smi`
-(NVML) from this process, which holds nothing on the card itself: it sees all of the card, and the memory of a system
-that does not use PyTorch too. Beside it: how many sequences the same memory holds where each one reserves the longest
-context that the model allows.
+Sequences of one length are computed until the pool has no blocks for another; then each decodes once more, on top of
+the keys and values that it has kept while the others came. Three figures stand side by side and are never taken for
+each other: the pool, which is reserved from the start whatever runs; the blocks that the sequences use; and what the
+driver says that the card holds, weights and workspaces included. The driver is asked through `nvidia-smi` (NVML) from
+this process, which holds nothing on the card itself: it sees all of the card, and the memory of a system that does not
+use PyTorch too. Beside it: how many sequences the same memory holds where each one reserves the longest context that
+the model allows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def hold_alone(before: Card | None) -> None:
 def hold_plausible(after: Card) -> None:
     """Refuse a figure that cannot be: more than the card has (seen under WSL2, which counts host memory too)."""
     if after.used > after.total:
-        raise Refused(f"the driver says {after.used:,} bytes on a card of {after.total:,}: it cannot be told what is used")
+        raise Refused(f"the driver says {after.used:,} bytes on a card of {after.total:,}: what is used is not known")
 
 
 def measure(process: Any, settings: dict[str, Any], tokens: int, ask: Ask = ask_driver) -> dict[str, Any]:
@@ -72,6 +72,11 @@ def measure(process: Any, settings: dict[str, Any], tokens: int, ask: Ask = ask_
     process.begin_load(**settings)
     process.end_load()
     filled = process.ask("fill", tokens=tokens)
+    needed = filled["alive"] * -(-tokens // filled["block_size"])
+    if filled["used_blocks"] < needed:
+        raise Refused(
+            f"{filled['used_blocks']:,} blocks are used; {filled['alive']:,} sequences at once need {needed:,}"
+        )
     if filled["repeated"] < INTACT * filled["alive"]:
         raise Refused(f"only {filled['repeated']:,} of {filled['alive']:,} sequences still have their keys and values")
     after = ask()

@@ -46,7 +46,7 @@ class Process:
         self.about: dict[str, Any] = {}
         self._load_limit, self._round_limit = load_limit, round_limit
         self._warm: set[int] = set()  # the numbers of requests that it has run
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
         interpreter, given = sys.executable, dict(environment or {})
         if python and os.path.isdir(python):
             given["PYTHONPATH"] = os.pathsep.join(filter(None, (python, os.environ.get("PYTHONPATH"))))

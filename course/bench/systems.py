@@ -66,9 +66,9 @@ GROUPS = ("all", "ours", "ablations", "peers")
 def choose(words: str) -> list[Spec]:
     """Return the systems that `words` name, by names and groups with commas between; `ValueError` for another word."""
     named = {each.strip() for each in words.split(",")}
-    names = {spec.name for spec in SYSTEMS}
-    if unknown := sorted(named - names - set(GROUPS)):
-        raise ValueError(f"no system {unknown[0]!r}: there are {', '.join([*GROUPS, *(each.name for each in SYSTEMS)])}")
+    known = [*GROUPS, *(spec.name for spec in SYSTEMS)]
+    if unknown := sorted(named - set(known)):
+        raise ValueError(f"no system {unknown[0]!r}: there are {', '.join(known)}")
     return [spec for spec in SYSTEMS if "all" in named or {spec.name, spec.group} & named]
 
 

@@ -52,7 +52,7 @@ class Table:
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Start every system for as long as the block runs. Those whose load depends on free memory load first, alone."""
+        """Start every system for as long as the block runs. One whose load depends on the free memory loads alone."""
         try:
             for spec in self._specs.values():
                 self._start(spec)
@@ -268,9 +268,10 @@ def _refusal(name: str, found: dict[str, dict[str, Any]]) -> str | None:
 
 def look(device: str | None) -> dict[str, Any]:
     """Say what there is to compute on; asked in a process of its own, so that this one never touches a GPU."""
-    script = "import json, sys; from course.assembly.build import machine; print(json.dumps(machine(*json.loads(sys.argv[1]))))"
+    script = "import json; from course.assembly.build import machine; print(json.dumps(machine(json.loads(input()))))"
     done = subprocess.run(
-        [sys.executable, "-c", script, json.dumps([device])],
+        [sys.executable, "-c", script],
+        input=json.dumps(device),
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -62,7 +62,7 @@ def _environment() -> dict[str, str]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a child that leads its own group and whatever it started. The pipes are left to whoever reads them; they end with it."""
+    """End a child, the first of its group, and whatever it started. Its pipes are left to whoever reads them."""
     if sys.platform == "win32":
         if process.poll() is None:
             with contextlib.suppress(OSError):

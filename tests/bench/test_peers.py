@@ -14,7 +14,7 @@ from course.bench.workload import Workload
 
 WORKLOAD = Workload([[1, 2, 3], [4]], 5)
 # Each sequence goes on counting from its last token. The second token of every one is a space, whose text is nothing.
-VLLM = '''
+VLLM = """
 __version__ = "0.21.0"
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 class Out:
@@ -47,7 +47,7 @@ class LLM:
         found = []
         while self.llm_engine.has_unfinished_requests(): found += self.llm_engine.step()
         return sorted(found, key=lambda out: int(out.request_id))
-'''
+"""
 SAMPLING = """
 from enum import Enum
 class RequestOutputKind(Enum):

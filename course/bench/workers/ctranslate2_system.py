@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _Numbers:
-    """Stands for a tokenizer: the words are the token numbers. No token is special, and these three have to be named."""
+    """Stands for a tokenizer: the words are the token numbers. None is special, but these three have to be named."""
 
     bos_token = eos_token = unk_token = "0"
 

@@ -7,7 +7,7 @@ import itertools
 import time
 from typing import Any
 
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "no-cache": {"use_cache": False},
     "cache": {},
     "batch": {},

@@ -105,7 +105,7 @@ class System:
         }
 
     def observe(self, prompts: list[list[int]], new_tokens: int) -> dict[str, Any]:
-        """Run a round with the engine's seams wrapped, and return the share of the time that each kind of work takes."""
+        """Run a round with the engine's seams wrapped, and return the share of the time of each kind of work."""
         from course.bench.host import watched
 
         with watched(self.engine) as shares:

@@ -33,7 +33,7 @@ def main(path: str) -> None:
                 system = None if why else module.System(**job)
                 answer = {"absent": why} if why else {"done": system.about()}
             elif task == "profile":
-                answer = {"done": profile(lambda: system.round(**job))}
+                answer = {"done": profile(system.round, job)}
             else:
                 answer = {"done": getattr(system, task)(**job)}
         except ModuleNotFoundError as error:
@@ -45,13 +45,13 @@ def main(path: str) -> None:
         replies.flush()
 
 
-def profile(run: Any) -> dict[str, Any]:
-    """Return for how many seconds of the run the GPU was busy, by PyTorch's profiler, or why that is not to be had."""
+def profile(run: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """Return for how many seconds of a round the GPU was busy, by PyTorch's profiler, or why that is not to be had."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {"why": "this process runs nothing on a GPU that PyTorch's profiler sees"}
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        run()
+        run(**job)
         torch.cuda.synchronize()
     on_gpu = torch.autograd.DeviceType.CUDA
     spans = [event.time_range for event in profiler.events() if event.device_type == on_gpu]
