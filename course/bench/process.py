@@ -47,6 +47,7 @@ class Process:
         self._load_limit, self._round_limit = load_limit, round_limit
         self._warm: set[int] = set()  # the numbers of requests that it has run
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        self._where = python or "this interpreter"
         interpreter, given = sys.executable, dict(environment or {})
         if python and os.path.isdir(python):
             given["PYTHONPATH"] = os.pathsep.join(filter(None, (python, os.environ.get("PYTHONPATH"))))
@@ -110,7 +111,8 @@ class Process:
             raise self._failed(when, f"the process ended (status {self._process.poll()})")
         answer = json.loads(line)
         if "absent" in answer:
-            raise Absent(answer["absent"])
+            why = answer["absent"]
+            raise Absent(f"{why}, in {self._where}" if why.startswith("No module") else why)
         if "failed" in answer:
             raise self._failed(when, answer["failed"])
         done: dict[str, Any] = answer["done"]

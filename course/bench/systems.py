@@ -56,7 +56,7 @@ SYSTEMS = (
     _hugging_face("static", "static cache, compiled", COMPILED),
     _hugging_face("continuous", "continuous batching"),
     _hugging_face("continuous-graphs", "continuous batching, CUDA graphs"),
-    _vllm("vllm", "vLLM"),
+    _vllm("vllm", "vLLM", VLLM_ENABLE_V1_MULTIPROCESSING="1"),
     _vllm("vllm-in-process", "vLLM, engine in the process", VLLM_ENABLE_V1_MULTIPROCESSING="0"),
     Spec("ctranslate2", "CTranslate2", "ctranslate2_system.py", {}, "peers", None, "ctranslate2"),
 )

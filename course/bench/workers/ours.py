@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import sys
 import time
@@ -87,7 +86,6 @@ class System:
     def round(self, prompts: list[list[int]], new_tokens: int) -> dict[str, Any]:
         tokens: list[list[int]] = [[] for _ in prompts]
         first = [0.0] * len(prompts)
-        gc.collect()
         self._passes.clear()
         start = time.perf_counter()
         for output in self.engine.stream(prompts, new_tokens):

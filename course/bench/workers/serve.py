@@ -7,6 +7,7 @@ standard output answers one: {"done": …}, {"absent": why} when the system is n
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -35,9 +36,10 @@ def main(path: str) -> None:
             elif task == "profile":
                 answer = {"done": profile(system.round, job)}
             else:
+                gc.collect()  # so that no round has to
                 answer = {"done": getattr(system, task)(**job)}
         except ModuleNotFoundError as error:
-            answer = {"absent": f"{sys.executable}: {error}"}
+            answer = {"absent": str(error)}
         except BaseException as error:  # whatever it is, the parent is told
             traceback.print_exc()
             answer = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
