@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from course.bench.rounds import Spread
+
 
 class Grid(NamedTuple):
     """A table: its title, the head and the rows (the first cell names the system), and what is said below."""
@@ -40,14 +42,14 @@ def grids(results: dict[str, Any]) -> list[Grid]:
             results,
             "Milliseconds to the first token: the median request",
             _first,
-            ["°: from one round apart, because a timed round hands out all tokens at its end."],
+            ["°: from rounds apart, because a timed round hands out all tokens at its end."],
         ),
         _by_requests(
             results,
             "The host's share of the time (scheduling, assembly, reading) / the GPU's busy share",
             _shares,
             [
-                "Each from a round of its own, not timed; the busy time is set against that of a timed round.",
+                "Both from rounds apart, not timed; the GPU's busy time is set against the time of a timed round.",
                 "·: not to be seen from outside.",
             ],
         ),
@@ -116,15 +118,15 @@ def _step(figures: dict[str, Any], run: dict[str, Any]) -> str:
 def _first(figures: dict[str, Any], run: dict[str, Any]) -> str:
     if figures["first_token_seconds"]:
         return spread(figures["first_token_seconds"], 1e3, ".1f")
-    seen = (figures.get("observed") or {}).get("first_token_seconds")
-    return f"{statistics.median(seen) * 1e3:.1f} °" if seen else "·"
+    seen = [statistics.median(each["first_token_seconds"]) for each in figures["observed"] if "host" not in each]
+    return f"{spread(Spread.of(seen)._asdict(), 1e3, '.1f')} °" if seen else "·"
 
 
 def _shares(figures: dict[str, Any], run: dict[str, Any]) -> str:
-    host = (figures.get("observed") or {}).get("host", {}).get("host")
-    busy = (figures.get("profile") or {}).get("busy_share")
-    both = [f"{share:.0%}" if share is not None else "·" for share in (host, busy)]
-    return " / ".join(both) if both != ["·", "·"] else "·"
+    host = [each["host"]["host"] for each in figures["observed"] if "host" in each]
+    busy = [figures["profile"]["busy_share"]] if "busy_share" in figures["profile"] else []
+    both = [f"{statistics.median(shares):.0%}" if shares else "·" for shares in (host, busy)]
+    return " / ".join(both) if host or busy else "·"
 
 
 def _agreement(figures: dict[str, Any], run: dict[str, Any]) -> str:

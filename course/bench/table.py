@@ -191,16 +191,14 @@ class Table:
         return [(agreed, gap) for agreed, gap in self._truth.ask("score", texts=texts)["scores"]]
 
     def _observed(self, name: str, workload: Workload, rate: float) -> dict[str, Any]:
-        """Watch one more round, and profile another: neither is among the timed ones."""
-        if name not in self._processes:
-            return {}
+        """Watch as many rounds more as are timed, and profile another: none of these is among the timed ones."""
         self._say(f"watching and profiling: {name}")
         try:
-            seen = self._processes[name].observe(workload)
+            seen = [self._processes[name].observe(workload) for _ in range(self._plan.rounds)]
             profile = self._processes[name].ask("profile", prompts=workload.prompts, new_tokens=workload.new_tokens)
         except (Absent, SystemFailed) as error:
             self._fail(name, len(workload.prompts), "in a round that is not timed", error)
-            return {"observed": None, "profile": None}
+            return {"observed": [], "profile": {"why": str(error)}}
         if "busy_seconds" in profile:  # over a timed round, which the profiler does not slow down
             profile["busy_share"] = profile["busy_seconds"] / (workload.num_new / rate)
         return {"observed": seen, "profile": profile}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from course.bench.memory import Card, Refused, figures, hold_plausible, measure, text_of
+from course.bench.memory import Card, Refused, ask_driver, figures, hold_plausible, measure, text_of
 from course.bench.workers.ours import System
 
 GIB = 1 << 30
@@ -115,3 +116,20 @@ def test_one_after_another_is_not_at_once(engine: System, monkeypatch: pytest.Mo
     assert (found["alive"], found["used_blocks"]) == (16, 3)
     with pytest.raises(Refused, match="3 blocks are used; 16 sequences at once need 48"):
         measure(Engine(**found), {}, 40, asked(None, None))
+
+
+def test_the_driver_is_asked_for_mebibytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = tmp_path / "nvidia-smi"
+    asked_for.write_text("#!/bin/sh\necho \"$*\" > $0.asked\necho '1024, 143771'\n", "utf-8")
+    asked_for.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert ask_driver() == Card(GIB, 143_771 << 20)
+    assert "--query-gpu=memory.used,memory.total" in (tmp_path / "nvidia-smi.asked").read_text("utf-8")
+
+
+def test_no_driver_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ask_driver() is None
+    found = measure(Engine(), {}, 90, asked(None, None))
+    assert found["driver_used_bytes"] is None
+    assert "no card here" in text_of(found)

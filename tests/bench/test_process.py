@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from course.bench.process import Absent, Process
 from course.bench.rounds import SystemFailed
-from course.bench.workers.serve import covered
+from course.bench.workers.serve import covered, profile
 from course.bench.workload import Workload
 
 WORKLOAD = Workload([[1, 2, 3], [4]], 3)
@@ -122,3 +125,27 @@ def test_a_gpu_that_is_not_there_is_not_busy(start: Start) -> None:
 def test_kernels_side_by_side_are_busy_once() -> None:
     assert covered([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 1.7)]) == 4.0
     assert covered([]) == 0.0
+
+
+@pytest.mark.parametrize("spans", [[("cuda", 0, 2), ("cpu", 0, 9), ("cuda", 1, 4)], []], ids=["busy", "elsewhere"])
+def test_the_gpu_is_busy_while_its_own_events_last(
+    monkeypatch: pytest.MonkeyPatch, spans: list[tuple[str, float, float]]
+) -> None:
+    """A torch that stands for one with a GPU: what its profiler saw is told in microseconds."""
+    events = [SimpleNamespace(device_type=kind, time_range=SimpleNamespace(start=a, end=b)) for kind, a, b in spans]
+
+    @contextlib.contextmanager
+    def profiling(activities: list[str]) -> Iterator[Any]:
+        assert activities == ["gpu"]
+        yield SimpleNamespace(events=lambda: events)
+
+    fake = SimpleNamespace(
+        cuda=SimpleNamespace(is_available=lambda: True, synchronize=lambda: None),
+        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="cuda")),
+        profiler=SimpleNamespace(profile=profiling, ProfilerActivity=SimpleNamespace(CUDA="gpu")),
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    ran: list[int] = []
+    found = profile(lambda number: ran.append(number), {"number": 7})
+    assert ran == [7]
+    assert found == {"busy_seconds": 4e-6} if spans else "another process" in found["why"]

@@ -49,7 +49,7 @@ def test_a_wrong_system_has_a_dash_and_another_dtype_a_mark(results: dict[str, A
 def test_times_from_a_round_apart_are_marked(results: dict[str, Any]) -> None:
     first = cells(results, "Milliseconds to the first token")
     assert first["fast engine"][0] == "4.0 (3.6 to 4.4)"
-    assert first["vLLM"][0] == "30.0 °"
+    assert first["vLLM"][0] == "30.0 (30.0 to 30.0) °"
 
 
 def test_what_was_not_run_and_what_failed_is_said(results: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from course.bench.process import Absent, Process
 from course.bench.rounds import Round
 from course.bench.workers import huggingface, ours
 from course.bench.workload import Workload, make_workload
+from course.judge.exercise import load_exercises
 from solutions.weights import GPT2Config
 
 MODEL = "course/model"
@@ -44,6 +47,21 @@ def test_our_engine_counts_its_steps_and_sees_first_tokens(plain: ours.System, w
     assert plain.about()["kv_dtype"] == "float32"
 
 
+def test_the_learners_parts_are_what_runs(workload: Workload, expected: list[list[int]]) -> None:
+    """Their block pool in the reference's engine: right, it gives the same tokens; wrong, it is theirs that fails."""
+    source = Path("solutions/block_pool.py").read_text("utf-8")
+    symbols = next(each for each in load_exercises() if each.id == "block-pool").symbols
+
+    def system(text: str) -> ours.System:
+        modules = {"block_pool": {"source": text, "symbols": list(symbols)}}
+        learner = {**OURS, "kernels": "torch", "modules": modules}
+        return ours.System(model=MODEL, dtype="float32", engine="learner", **learner)
+
+    assert system(source).round(*workload)["tokens"] == expected
+    with pytest.raises(NameError, match="mine"):
+        system(source.replace("        blocks = [", "        blocks = mine or [")).round(*workload)
+
+
 @pytest.mark.parametrize("mode", ["no-cache", "cache", "batch"])
 def test_hugging_face_is_given_the_same_tokens(mode: str, workload: Workload, expected: list[list[int]]) -> None:
     """In one padded batch, no prompt sees what pads it; nothing but the length ends a sequence."""
@@ -57,12 +75,13 @@ def test_hugging_face_is_given_the_same_tokens(mode: str, workload: Workload, ex
     assert (first[0] == first[2]) == (mode == "batch")  # one by one, the last waits for the others
 
 
-def test_the_end_of_text_ends_nothing(workload: Workload, expected: list[list[int]]) -> None:
+def test_the_end_of_text_ends_nothing(workload: Workload, expected: list[list[int]], tmp_path: Path) -> None:
     """A token that the model would take for the end is one like any other: else the system would do less work."""
-    system = huggingface.System(MODEL, "cpu", "float32", "batch")
-    assert system._model.generation_config.eos_token_id is None
-    system._model.generation_config.eos_token_id = expected[0][1]
-    assert system.round(*workload)["tokens"] != expected
+    config = json.loads(Path(MODEL, "config.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "eos_token_id": expected[0][1]}), "utf-8")
+    shutil.copy(Path(MODEL, "model.safetensors"), tmp_path)
+    system = huggingface.System(str(tmp_path), "cpu", "float32", "batch")
+    assert system.round(*workload)["tokens"] == expected
 
 
 def test_what_a_cpu_cannot_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
