@@ -6,19 +6,21 @@ On an H200, GPT-2 small with seeded random weights (nothing is fetched), vLLM an
     python -m course.bench --model /tmp/gpt2 --dtype float16 --requests 1,4,8,16,32,64,128,256 --rounds 5 \\
         --vllm-python /tmp/site --ctranslate2-python /tmp/site --output docs/results/benchmark-h200.json
 
-What is done is written after each number of requests, so that a run that is cut short is not lost.
+What is done is written after each number of requests, so that a run that is cut short is not lost; with `--add`,
+another command measures other numbers of requests and adds them to the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from course.bench.report import as_text, grids
-from course.bench.results import write
+from course.bench.results import joined, write
 from course.bench.systems import GROUPS, SYSTEMS, choose
 from course.bench.table import Plan, Table, look
 
@@ -31,13 +33,16 @@ def main(words: list[str] | None = None) -> int:
         specs = choose(options.systems)
         machine = look(options.device)
         plan = _plan(options, machine, wants_mine=any(spec.name == "yours" for spec in specs))
+        table = Table(plan, specs, machine, _sayer())
+        earlier = json.loads(options.output.read_text("utf-8")) if options.add else None
+        results = table.record(complete=False)
+        results = joined(earlier, results) if earlier else results
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    table = Table(plan, specs, machine, _sayer())
-    results: dict[str, Any] = table.record(complete=False)
     with table.loaded():
-        for results in table.run():
+        for new in table.run():
+            results = joined(earlier, new) if earlier else new
             if options.output:
                 write(results, options.output)
     print("\n\n".join(map(as_text, grids(results))))
@@ -61,6 +66,7 @@ def _read(words: list[str] | None) -> argparse.Namespace:
     add("--vllm-python", metavar="PATH", help="an interpreter that has vLLM, or a folder of packages for this one")
     add("--ctranslate2-python", metavar="PATH", help="the same for CTranslate2")
     add("--output", type=Path, metavar="FILE", help="where to write the results, with every raw time")
+    add("--add", action="store_true", help="add to the results of --output, made with other numbers of requests")
     add("--load-limit", type=_number, default=900, metavar="S", help="seconds for loading, and for a first round")
     add("--round-limit", type=_number, default=300, metavar="S", help="seconds for a round")
     options = parser.parse_args(words)
@@ -68,6 +74,8 @@ def _read(words: list[str] | None) -> argparse.Namespace:
         parser.error(f"--model: {options.model} is no folder with a config.json")
     if options.output and not options.output.absolute().parent.is_dir():
         parser.error(f"--output: there is no folder for {options.output}")
+    if options.add and not (options.output and options.output.is_file()):
+        parser.error("--add: there is no --output file to add to")
     return options
 
 

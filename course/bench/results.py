@@ -85,6 +85,38 @@ def figures(each: Measured) -> dict[str, Any]:
     }
 
 
+SAME = ("schema", "kind", "commit", "modified", "versions", "model", "seed", "new_tokens", "num_rounds")
+
+
+def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return one record of two tables that differ in their numbers of requests alone; of the same number, the later's.
+
+    So a table that takes longer than one command may run is made by several. `ValueError` for tables that are not of
+    one code, one machine and one plan.
+    """
+    places = [*SAME, *(f"hardware.{name}" for name in ("gpu", "driver", "cpu"))]
+    for place in places:
+        one, other = (_at(each, place) for each in (earlier, later))
+        if one != other:
+            raise ValueError(f"the results that are there have {place} {one!r}, and these would have {other!r}")
+    runs = {run["workload"]["requests"]: run for record in (earlier, later) for run in record["runs"]}
+    systems = {**earlier["systems"], **later["systems"]}
+    absent = {**earlier["not_run"], **later["not_run"]}
+    return {
+        **later,
+        "systems": systems,
+        "not_run": {name: each for name, each in absent.items() if name not in systems},
+        "failures": [*earlier["failures"], *later["failures"]],
+        "runs": [runs[requests] for requests in sorted(runs)],
+    }
+
+
+def _at(record: dict[str, Any], place: str) -> Any:
+    for name in place.split("."):
+        record = record[name]
+    return record
+
+
 def write(results: dict[str, Any], path: Path) -> None:
     """Write a results file; one that is there is replaced as a whole or not at all."""
     unfinished = path.with_name(path.name + ".part")

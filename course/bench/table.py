@@ -169,7 +169,14 @@ class Table:
         found = {each.name: {**figures(each), **self._judged(each, workload)} for each in measured}
         for name, figure in found.items():
             figure |= self._observed(name, workload, figure["tokens_per_second"]["median"])
-        return {"workload": workload.as_dict(), **_compared(measured, found, self._systems), "systems": found}
+        origin_here = origin("table", self._machine)
+        return {
+            "command": origin_here["command"],
+            "date": origin_here["date"],
+            "workload": workload.as_dict(),
+            **_compared(measured, found, self._systems),
+            "systems": found,
+        }
 
     def _has(self, spec: Spec, requests: int) -> bool:
         return spec.name in self._processes and _takes(spec, requests)
@@ -191,10 +198,12 @@ class Table:
         return [(agreed, gap) for agreed, gap in self._truth.ask("score", texts=texts)["scores"]]
 
     def _observed(self, name: str, workload: Workload, rate: float) -> dict[str, Any]:
-        """Watch as many rounds more as are timed, and profile another: none of these is among the timed ones."""
+        """Watch rounds that are not timed, and profile another."""
         self._say(f"watching and profiling: {name}")
         try:
-            seen = [self._processes[name].observe(workload) for _ in range(self._plan.rounds)]
+            seen = [self._processes[name].observe(workload)]
+            if "first_token_seconds" in seen[0]:  # no timed round has them, so they have a spread of their own
+                seen += [self._processes[name].observe(workload) for _ in range(1, self._plan.rounds)]
             profile = self._processes[name].ask("profile", prompts=workload.prompts, new_tokens=workload.new_tokens)
         except (Absent, SystemFailed) as error:
             self._fail(name, len(workload.prompts), "in a round that is not timed", error)

@@ -12,7 +12,7 @@ import pytest
 from course.bench import table
 from course.bench.process import Absent
 from course.bench.report import as_text, grids
-from course.bench.results import SCHEMA
+from course.bench.results import SCHEMA, joined
 from course.bench.rounds import Round, SystemFailed
 from course.bench.systems import SYSTEMS, choose, compared_with
 from course.bench.table import Plan, Table
@@ -213,3 +213,26 @@ def test_systems_are_chosen_by_name_and_by_group() -> None:
     with pytest.raises(ValueError, match="no system 'vlm': there are all, ours"):
         choose("fast,vlm")
     assert [compared_with(each) for each in (["plain", "fast"], ["vllm", "plain"], ["vllm"])] == ["fast", "plain", None]
+
+
+def test_two_commands_make_one_table(tmp_path: Path) -> None:
+    earlier, later = (run(tmp_path, "fast,vllm,hf-cache", requests)[-1] for requests in ((1, 4), (4, 8)))
+    only = run(tmp_path, "fast,vllm,hf-cache", (8,))[-1]
+    assert list(only["not_run"]) == ["hf-cache"]
+    both = joined(earlier, only)
+    assert [each["workload"]["requests"] for each in both["runs"]] == [1, 4, 8]
+    assert both["not_run"] == {}  # it ran with few
+    assert all(each["command"] and each["date"] for each in both["runs"])
+    again = joined(earlier, later)
+    assert again["runs"][1] == later["runs"][0]
+    assert [row[0] for row in grids(both)[0].rows] == ["fast engine", "vLLM", "Hugging Face, KV cache, one by one"]
+
+
+@pytest.mark.parametrize("place", ["commit", "new_tokens", "num_rounds", "model"])
+def test_tables_of_different_things_are_not_joined(tmp_path: Path, place: str) -> None:
+    results = run(tmp_path)[-1]
+    with pytest.raises(ValueError, match=f"the results that are there have {place} 'other'"):
+        joined({**results, place: "other"}, results)
+    other = {**results, "hardware": {**results["hardware"], "gpu": "B200"}}
+    with pytest.raises(ValueError, match=r"hardware\.gpu 'B200'"):
+        joined(other, results)
