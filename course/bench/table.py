@@ -86,7 +86,7 @@ class Table:
             "seed": SEED,
             "new_tokens": plan.new_tokens,
             "num_rounds": plan.rounds,
-            "systems": self._systems,
+            "systems": {name: self._systems[name] for name in self._specs if name in self._systems},
             "not_run": self._not_run,
             "failures": self._failures,
             "runs": self._runs,
