@@ -68,14 +68,18 @@ class Table:
                 process.close()
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure each number of requests, and yield the record after each."""
+        """Measure each number of requests, then profile each; yield the record whenever there is more in it."""
         for requests in self._plan.requests:
             if not self._processes:
                 return
             self._say(f"{requests} requests")
             workload = make_workload(requests, self._plan.new_tokens, self._vocabulary())
             self._runs.append(self._measure(workload))
-            yield self.record(complete=requests == self._plan.requests[-1])
+            yield self.record(complete=False)
+        # At the very end: a process in which the profiler has run once may launch more slowly ever after.
+        for requests, run in zip(self._plan.requests, self._runs, strict=False):
+            self._profile(make_workload(requests, self._plan.new_tokens, self._vocabulary()), run["systems"])
+        yield self.record(complete=True)
 
     def record(self, *, complete: bool) -> dict[str, Any]:
         plan = self._plan
@@ -168,7 +172,7 @@ class Table:
         )
         found = {each.name: {**figures(each), **self._judged(each, workload)} for each in measured}
         for name, figure in found.items():
-            figure |= self._observed(name, workload, figure["tokens_per_second"]["median"])
+            figure |= {"observed": self._observed(name, workload), "profile": {"why": "not to the end"}}
         origin_here = origin("table", self._machine)
         return {
             "command": origin_here["command"],
@@ -197,20 +201,31 @@ class Table:
         assert self._truth
         return [(agreed, gap) for agreed, gap in self._truth.ask("score", texts=texts)["scores"]]
 
-    def _observed(self, name: str, workload: Workload, rate: float) -> dict[str, Any]:
-        """Watch rounds that are not timed, and profile another."""
-        self._say(f"watching and profiling: {name}")
+    def _observed(self, name: str, workload: Workload) -> list[dict[str, Any]]:
+        """Watch rounds that are not timed."""
+        self._say(f"watching: {name}")
         try:
             seen = [self._processes[name].observe(workload)]
             if "first_token_seconds" in seen[0]:  # no timed round has them, so they have a spread of their own
                 seen += [self._processes[name].observe(workload) for _ in range(1, self._plan.rounds)]
-            profile = self._processes[name].ask("profile", prompts=workload.prompts, new_tokens=workload.new_tokens)
         except (Absent, SystemFailed) as error:
-            self._fail(name, len(workload.prompts), "in a round that is not timed", error)
-            return {"observed": [], "profile": {"why": str(error)}}
-        if "busy_seconds" in profile:  # over a timed round, which the profiler does not slow down
-            profile["busy_share"] = profile["busy_seconds"] / (workload.num_new / rate)
-        return {"observed": seen, "profile": profile}
+            self._fail(name, len(workload.prompts), "while it was watched", error)
+            return []
+        return seen
+
+    def _profile(self, workload: Workload, systems: dict[str, dict[str, Any]]) -> None:
+        """Find for how long each system keeps the GPU busy, in one more round."""
+        for name in [each for each in systems if each in self._processes]:
+            self._say(f"profiling {len(workload.prompts)} requests: {name}")
+            try:
+                found = self._processes[name].ask("profile", **workload._asdict())
+            except (Absent, SystemFailed) as error:
+                self._fail(name, len(workload.prompts), "while it was profiled", error)
+                continue
+            if "busy_seconds" in found:  # over a timed round, which the profiler does not slow down
+                rate = systems[name]["tokens_per_second"]["median"]
+                found["busy_share"] = found["busy_seconds"] / (workload.num_new / rate)
+            systems[name]["profile"] = found
 
     def _vocabulary(self) -> int:
         config = json.loads((self._plan.model / "config.json").read_text("utf-8"))

@@ -56,6 +56,7 @@ class Fake:
     def ask(self, task: str, **job: Any) -> dict[str, Any]:
         Fake.broken(self.name, task, 0)
         if task == "profile":
+            Fake.log.append(f"profile {self.name}")
             return {"busy_seconds": 0.5}
         return {"scores": [[4, 0.0] if tokens[0] == RIGHT else [0, tokens[0] / 1000] for _, tokens in job["texts"]]}
 
@@ -89,8 +90,9 @@ def run(tmp_path: Path, systems: str = "fast,plain,vllm", requests: tuple[int, .
 
 
 def test_every_system_is_in_the_record_with_every_raw_time(tmp_path: Path) -> None:
-    first, last = run(tmp_path)
-    assert (last["schema"], last["kind"], first["complete"], last["complete"]) == (SCHEMA, "table", False, True)
+    *earlier, last = run(tmp_path)
+    assert [(len(each["runs"]), each["complete"]) for each in earlier] == [(1, False), (2, False)]
+    assert (last["schema"], last["kind"], last["complete"]) == (SCHEMA, "table", True)
     assert set(last) >= {"command", "commit", "hardware", "versions", "seed", "new_tokens", "num_rounds", "model"}
     assert [each["workload"]["requests"] for each in last["runs"]] == [1, 2]
     plain = last["runs"][1]["systems"]["plain"]
@@ -107,6 +109,13 @@ def test_the_busy_share_is_of_a_timed_round(tmp_path: Path) -> None:
     systems = run(tmp_path)[-1]["runs"][0]["systems"]
     assert systems["fast"]["profile"]["busy_share"] == pytest.approx(0.5)
     assert systems["vllm"]["profile"]["busy_share"] == pytest.approx(0.5 / 8)
+
+
+def test_nothing_is_timed_after_a_profiler_has_run(tmp_path: Path) -> None:
+    run(tmp_path)
+    profiled = [each.startswith("profile") for each in Fake.log if not each.startswith("close")]
+    assert profiled == sorted(profiled)
+    assert profiled.count(True) == 6
 
 
 def test_one_that_reserves_what_is_free_loads_alone_and_first(tmp_path: Path) -> None:
