@@ -72,6 +72,10 @@ def _run(request: Request, *, color: bool) -> int:
                 return _complain(str(error), color=color)
         case "export" | "import":
             return _exchange(request, terminal, progress, color=color)
+        case "bench" if "--systems" in request.values:
+            from course.bench.__main__ import main as run_table
+
+            return run_table(_words(request))
         case "engine" | "parity" | "bench":
             return _engine(request, terminal, progress)
         case "list":
@@ -142,6 +146,11 @@ def _engine(request: Request, terminal: Terminal, progress: Progress) -> int:
                 return run_bench(screen, out, progress, settings)
     except Stopped as stopped:
         return stopped.tell(screen, out, command(request.command))
+
+
+def _words(request: Request) -> list[str]:
+    """Return the options as they are typed, for a command with a reader of its own, which refuses what it has not."""
+    return [*sorted(request.options), *(word for name, given in request.values.items() for word in (name, given[-1]))]
 
 
 def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:
