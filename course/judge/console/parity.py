@@ -22,15 +22,15 @@ def run_parity(screen: Terminal, out: Terminal | None, progress: Progress, setti
     with open_session(screen, progress, settings, TITLE, PARITY) as session:
         session.worker.result("assemble", **session.job)
         rows: list[dict[str, Any]] = []
-        said = ""
+        said: set[str] = set()
         for kind, data in session.worker.ask("parity", dtype=settings.dtype):
             if kind == "started":
                 screen.write([data["cache"], "", f"  {HEADING}"])
             elif kind == "compared":
                 rows.append(data)
                 what = _place_and_cause(data)
-                screen.write(_row(screen, data, say_why=what != said))
-                said = what or said
+                screen.write(_row(screen, data, say_why=what not in said))
+                said.add(what)
         agrees = bool(rows) and all(row["agrees"] for row in rows)
         screen.write(["", _verdict(screen, agrees=agrees), ""])
         if agrees:
