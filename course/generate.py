@@ -26,8 +26,8 @@ def main() -> int:
     parser.add_argument("--block-size", type=int, default=16)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    folder = find_folder(options.model)
     try:
+        folder = find_folder(options.model)
         config = read_config(folder)
         weights = load_weights(folder, config, getattr(torch, options.dtype), torch.device(options.device))
         engine, which = choose_engine(
@@ -39,7 +39,7 @@ def main() -> int:
         )
         print(f"{which}\n{engine.describe()}", file=sys.stderr)
         _run(engine, options.prompt, options.new_tokens)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

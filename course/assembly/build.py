@@ -143,9 +143,8 @@ def _named(config: GPT2Config, weights: Weights) -> dict[str, torch.Tensor]:
 def _folder(model: str) -> Path:
     try:
         return find_folder(model)
-    except Exception as error:  # the hub's client has many ways to fail
-        reason = str(error).partition("\n")[0]
-        raise Refusal(f"{model!r} is no folder here, and the Hugging Face hub did not give it: {reason}") from error
+    except ValueError as error:
+        raise Refusal(str(error)) from error
 
 
 def _sizes(model: str) -> GPT2Config:

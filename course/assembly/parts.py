@@ -51,6 +51,12 @@ def engine_parts(kernels: str) -> tuple[EnginePart, ...]:
     return PARTS + KERNELS[kernels]
 
 
+def part_of_module(module: str) -> str:
+    """Return the name of the part that a module is, or the module's own where it holds several."""
+    every = {part.name for part in (*PARTS, *KERNELS["torch"], *KERNELS["triton"]) if part.module == module}
+    return every.pop() if len(every) == 1 else module
+
+
 class Piece(NamedTuple):
     """What one exercise writes of a part.
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from course.assembly.parts import part_of_module
 from course.judge import spawn
 from course.judge.pipe import lines_of
 
@@ -94,7 +95,7 @@ class Worker:
         part, place = None, None
         found = re.search(r'File "(practice/(\w+)\.py)", line (\d+) in (\S+)', self._last_words())
         if found:
-            part, place = found[2], f"{found[1]}:{found[3]}"
+            part, place = part_of_module(found[2]), f"{found[1]}:{found[3]}"
             what = f"your {found[4]} {what}"
         return Failed({"part": part, "place": place, "what": what, "interpreter": None, **self._doing})
 

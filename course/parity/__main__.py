@@ -1,4 +1,7 @@
-"""`python -m course.parity`: hold the engine against Hugging Face's GPT-2. Exit status 0 when they agree, else 1."""
+"""`python -m course.parity`: hold the engine against Hugging Face's GPT-2.
+
+Exit status 0 when they agree, 1 when they differ, 2 when there is nothing to compare.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,13 @@ def main() -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--block-size", type=int, default=16)
     options = parser.parse_args()
-    config, weights, reference = load_pair(options.model, getattr(torch, options.dtype), options.device)
-    engine = Engine(
-        config, weights, block_size=options.block_size, num_blocks=2 * config.n_positions // options.block_size
-    )
+    try:
+        config, weights, reference = load_pair(options.model, getattr(torch, options.dtype), options.device)
+        num_blocks = 2 * config.n_positions // max(options.block_size, 1)
+        engine = Engine(config, weights, block_size=options.block_size, num_blocks=num_blocks)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     print(engine.describe())
     failed = False
     print(HEADING)

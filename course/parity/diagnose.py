@@ -57,7 +57,8 @@ class Divergence:
         if self.heads:
             place += f", heads {_spans(self.heads)}"
         return (
-            f"differs first {place}, at positions {_spans(self.positions)} (relative error {self.error:.2g}). "
+            f"differs first {place}, at position{'s' if len(self.positions) > 1 else ''} {_spans(self.positions)} "
+            f"(relative error {self.error:.2g}). "
             f"Likely cause: {CAUSES[self.cause]}"
         )
 

@@ -12,12 +12,19 @@ from solutions.weights import GPT2Config, Weights, load_weights, read_config
 
 
 def find_folder(name: str) -> Path:
-    """Return a model's folder: the one named, or the hub's snapshot of that name (fetched if need be)."""
+    """Return a model's folder: the one named, or the hub's snapshot of that name (fetched if need be).
+
+    `ValueError` when there is neither.
+    """
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors", "*.json", "*.txt"]))
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors", "*.json", "*.txt"]))
+    except Exception as error:  # the hub's client has many ways to fail
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{name!r} is no folder here, and the Hugging Face hub did not give it: {reason}") from error
 
 
 def load_pair(name: str, dtype: torch.dtype, device: str) -> tuple[GPT2Config, Weights, Any]:

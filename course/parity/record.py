@@ -67,7 +67,8 @@ def record_engine(engine: Engine, tokens: list[int], chunks: list[int]) -> Recor
     logits = []
 
     def observe(what: str, layer: int, tensor: torch.Tensor) -> None:
-        (hidden if what == "hidden" else heads)[layer].append(tensor.detach().float().cpu())
+        # A copy: the model may go on in the same memory (`hidden += …`).
+        (hidden if what == "hidden" else heads)[layer].append(tensor.detach().to("cpu", torch.float32, copy=True))
 
     table = engine.new_table()
     start = 0

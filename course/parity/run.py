@@ -52,7 +52,7 @@ def hold(engine: Engine, reference: Any, dtype: str, begin: Callable[[str], None
         tokens = torch.randint(vocabulary, (length,), generator=generator).tolist()
         theirs = record_reference(reference, tokens)
         for plan, chunks in plans(length).items():
-            begin(f"in the comparison of {length} tokens ({plan})")
+            begin(f"in the comparison of {length} token{'s' if length > 1 else ''} ({plan})")
             yield _row(compare_plan(engine, theirs, tokens, plan, chunks, tolerance), gap)
     tokens = torch.randint(vocabulary, (GREEDY_PROMPT,), generator=generator).tolist()
     wanted = min(NUM_GREEDY, room - GREEDY_PROMPT)

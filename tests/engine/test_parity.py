@@ -11,7 +11,8 @@ from course.parity.compare import agreement, compare, compare_greedy
 from course.parity.diagnose import Divergence, diagnose
 from course.parity.planted import BUGS, Bug
 from course.parity.record import record_engine, record_reference
-from solutions.engine import Engine
+from solutions.engine import Engine, Parts
+from solutions.gpt2 import GPT2
 from tests.engine.tiny import tiny_model
 
 TOLERANCE, GAP = 1e-4, 0.005
@@ -115,6 +116,32 @@ def test_a_mask_that_forgets_the_context_is_named() -> None:
 def test_what_is_no_bug_is_named_by_its_error_alone(name: str) -> None:
     divergence = report_on(BUGS[name], [20, 20])
     assert divergence is None if name == "none" else divergence is not None and divergence.error < 1e-3
+
+
+class InPlace(GPT2):
+    """Adds to the running sum in place, so what `observe` was shown changes afterwards."""
+
+    def forward(self, batch: Any, caches: list[Any], observe: Any = None) -> torch.Tensor:
+        hidden = self.embed(batch)
+        for index, layer in enumerate(self.weights.layers):
+            if observe:
+                observe("hidden", index, hidden)
+            hidden += self.attention(layer, caches[index], hidden, batch, index, observe)
+            hidden += self.mlp(layer, hidden)
+        if observe:
+            observe("hidden", len(caches), hidden)
+        return hidden
+
+
+def test_a_model_that_adds_in_place_has_no_divergence() -> None:
+    engine = engine_with(parts=Parts(model=InPlace))
+    for result in compare(engine, tiny_model()[2], tokens_of(21), TOLERANCE):
+        assert result.divergence is None, result.divergence
+
+
+def test_one_position_is_not_several() -> None:
+    assert "at position 3 (" in str(Divergence(0, [], [3], 0.1, "after the heads"))
+    assert "at positions 3, 5 (" in str(Divergence(0, [], [3, 5], 0.1, "after the heads"))
 
 
 def test_the_right_engine_has_no_divergence() -> None:

@@ -128,6 +128,7 @@ def test_a_part_that_fails_in_the_engine_is_named(learner: Learner, failure: str
     assert done.returncode == 1
     printed = in_words(done.stdout)
     assert f"allocate {FAILURES[failure]}" in printed
+    assert "block pool: your " in printed
     assert f"where practice/block_pool.py:{line}" in printed
     assert " in step " in printed
     head, _, after = done.stdout.partition(FAILURES[failure].split()[0])
@@ -182,6 +183,16 @@ def test_parity_names_the_layer_and_the_heads(learner: Learner) -> None:
     assert set(wrong) == {"chunks", "decode"}  # a whole prompt's rows are its positions
     assert "differs first in layer 0, heads 0–3" in wrong["decode"]
     assert "mask: these positions see the first key only" in wrong["decode"]
+    spoken = in_words(learner.run("parity", "--unproven").stdout)
+    # One bug, said once for each pattern that it shows, and not for each prompt.
+    assert spoken.count("mask: these positions see the first key only") < len(data["comparisons"]) / 10
+
+
+def test_a_red_part_that_fails_is_checked_next(learner: Learner) -> None:
+    learner.solve("block_pool", TAKE, f"        1 / 0\n{TAKE}")
+    done = learner.run("engine", "--unproven", *SHORT)
+    assert done.returncode == 1
+    assert in_words(done.stdout).endswith("judge.py check block-pool")
 
 
 def test_parity_runs_what_passes(learner: Learner) -> None:

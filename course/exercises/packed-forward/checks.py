@@ -237,7 +237,8 @@ def uses_the_tanh_gelu(solution: Any) -> None:
 def cuts_queries_keys_and_values_in_thirds(solution: Any) -> None:
     """`attention` cuts the fused projection into three thirds, then each into heads: every head's output is right.
 
-    Cut head by head, every shape is right and every number is wrong.
+    Cut head by head, every shape is right and every number is wrong. NaN says that `attend` came before `write_kv`.
+    Where one token alone is right and five are not, look at the scale: a single key gets all the weight.
     """
     weights = _weights()
     model = _model(solution, weights)

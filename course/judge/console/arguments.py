@@ -58,7 +58,7 @@ OPTIONS = {
 }
 ENGINE_OPTIONS = {
     "--model NAME": "a folder, or a name on the Hugging Face hub; the course's small model unless given",
-    "--random": "the sizes of a model and random weights: a folder with a config.json, or gpt2 to gpt2-xl",
+    "--random": "random weights in the sizes of --model: a folder with a config.json, or gpt2 to gpt2-xl",
     "--device NAME": "cpu or cuda; a GPU where there is one unless given",
     "--dtype NAME": "of the weights: float32, float16 or bfloat16",
     "--kv-dtype NAME": "of the KV cache: the same, or int8",

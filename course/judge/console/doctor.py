@@ -20,7 +20,7 @@ from course.judge.stub import reference_source
 from course.judge.stubs import stale_hashes
 from course.judge.untouched import is_untouched
 
-OPTIONAL = {"torch": "tensors and parity", "triton": "kernels on a GPU", "transformers": "GPT-2's weights"}
+OPTIONAL = {"torch": "tensors and parity", "triton": "kernels on a GPU", "transformers": "the other side of parity"}
 PROBE = "block-pool"
 
 

@@ -42,7 +42,8 @@ class Live:
 
     def _write(self, step: dict[str, Any]) -> None:
         if not self._terminal.can_rewrite:
-            self._terminal.write([self._cut(f"{self._status(step)}  {_pieces(step, self._terminal)}")])
+            # Not cut: a file has no width, and half a request's token says something else.
+            self._terminal.write([f"{self._status(step)}  {_pieces(step, self._terminal)}"])
             return
         self._last_status = self._cut(self._status(step))
         lines = [*(self._text_line(request) for request in self._shown(step)), "", self._last_status]

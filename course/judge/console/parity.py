@@ -22,12 +22,15 @@ def run_parity(screen: Terminal, out: Terminal | None, progress: Progress, setti
     with open_session(screen, progress, settings, TITLE, PARITY) as session:
         session.worker.result("assemble", **session.job)
         rows: list[dict[str, Any]] = []
+        said: set[str] = set()
         for kind, data in session.worker.ask("parity", dtype=settings.dtype):
             if kind == "started":
                 screen.write([data["cache"], "", f"  {HEADING}"])
             elif kind == "compared":
                 rows.append(data)
-                screen.write(_row(screen, data))
+                what = _place_and_cause(data)
+                screen.write(_row(screen, data, say_why=what not in said))
+                said.add(what)
         agrees = bool(rows) and all(row["agrees"] for row in rows)
         screen.write(["", _verdict(screen, agrees=agrees), ""])
         if agrees:
@@ -38,10 +41,16 @@ def run_parity(screen: Terminal, out: Terminal | None, progress: Progress, setti
     return 0 if agrees else 1
 
 
-def _row(terminal: Terminal, row: dict[str, Any]) -> list[str]:
+def _place_and_cause(row: dict[str, Any]) -> str:
+    """Return what the divergences of one bug have in common: not the positions, nor the error."""
+    place, _, rest = (row["divergence"] or "").partition(", at position")
+    return place + rest.partition("). ")[2]
+
+
+def _row(terminal: Terminal, row: dict[str, Any], *, say_why: bool) -> list[str]:
     mark = terminal.symbol("passed" if row["agrees"] else "red")
     line = f"  {row_text(row)}  {terminal.paint(mark, 'good' if row['agrees'] else 'bad')}"
-    why = wrap(terminal.clean(row["divergence"]), terminal.width - 10) if row["divergence"] else []
+    why = wrap(terminal.clean(row["divergence"]), terminal.width - 10) if row["divergence"] and say_why else []
     return [line, *(f"          {each}" for each in why)]
 
 

@@ -12,6 +12,7 @@ from course.assembly.parts import Origin, plan
 from course.assembly.worker import Failed, Refused, Worker, working
 from course.judge.console.arguments import UsageError
 from course.judge.console.failed import failure_lines, failure_text
+from course.judge.console.invocation import command
 from course.judge.console.packages import install_command, missing
 from course.judge.console.progress import Progress
 from course.judge.console.prose import heading
@@ -48,9 +49,16 @@ class Stopped(Exception):
     def tell(self, screen: Terminal, out: Terminal | None, again: str) -> int:
         """Say what happened, to people on `screen` and as JSON to `out`; return the exit status.
 
-        `again` is the command to run again, once the part is mended.
+        `again` is the command to run again, once the part is mended. Where its checks fail too, they come first.
         """
-        screen.write(["", *failure_lines(screen, self.failure, self.found), *next_row(screen, again), ""])
+        red = [
+            piece.exercise.id
+            for origin in self.found
+            for piece in origin.pieces
+            if origin.part.name == self.failure["part"] and piece.used and not piece.passed
+        ]
+        next_command = command("check", red[0]) if red else again
+        screen.write(["", *failure_lines(screen, self.failure, self.found), *next_row(screen, next_command), ""])
         if out is not None:
             parts = [origin.as_dict() for origin in self.found]
             print_json(out, {"status": "fail", "message": failure_text(self.failure), "parts": parts, **self.failure})

@@ -73,6 +73,8 @@ def view(tensor: Any, shape: Sequence[int], strides: Sequence[int], offset: int 
 
 
 def read(tensor: Any) -> Any:
+    if not hasattr(tensor, "detach"):
+        raise ValueError(f"a tensor is needed here, and this is a {type(tensor).__name__}")
     return tensor.detach().cpu().tolist()
 
 
