@@ -27,8 +27,9 @@ async ([source, patience]) => {
     element.source = source;
     let isOver = false;
     const run = element.check().finally(() => (isOver = true));
-    while (!isOver && !status.textContent.startsWith("Running")) await new Promise((resolve) => setTimeout(resolve, 10));
-    await new Promise((resolve) => setTimeout(resolve, patience));
+    const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
+    while (!isOver && !status.textContent.startsWith("Running")) await pause(10);
+    await pause(patience);
     element.stop();
     return run;
 }
