@@ -35,6 +35,8 @@ export class Python {
   readonly ready: Promise<void>;
   /** False once it was killed, or broke. */
   alive = true;
+  /** An answer has run in it. */
+  hasRun = false;
 
   readonly #worker: Worker;
   readonly #loading = Promise.withResolvers<void>();
@@ -82,6 +84,7 @@ export class Python {
 
   /** Run every check of an exercise on `source` and return the report, as JSON text. The exercise is prepared. */
   check(exercise: string, source: string, listener: RunListener): Promise<string> {
+    this.hasRun = true;
     return this.#ask((run) => ({ kind: "check", run, exercise, source }), listener);
   }
 
@@ -100,6 +103,7 @@ export class Python {
 
   /** Begin a run of the engine; the answer says whose its parts are. `listener.events` hears where the reader's are. */
   startEngine(settings: string, answers: string, listener: RunListener): Promise<string> {
+    this.hasRun = true;
     return this.#ask((run) => ({ kind: "engine", run, settings, answers }), listener);
   }
 

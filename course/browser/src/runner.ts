@@ -6,7 +6,7 @@
 
 import type { Exercise, Report } from "./exercise";
 import type { LostReason } from "./protocol";
-import { Deaf, Python } from "./python";
+import { Python } from "./python";
 import { watch } from "./watch";
 
 /** What a reader may be told while they wait. */
@@ -52,7 +52,7 @@ export class Runner {
     const python = this.#busy ? (this.#spare?.alive ? this.#spare : new Python()) : this.#take();
     if (python === this.#python) this.#python = null;
     if (python === this.#spare) this.#spare = null;
-    await loaded(python.ready);
+    await loaded(python);
     return python;
   }
 
@@ -93,10 +93,11 @@ export class Runner {
   async #prepared(exercise: Exercise): Promise<Python> {
     const python = this.#take();
     try {
-      await loaded(python.prepare(exercise));
+      await python.prepare(exercise);
     } catch (error) {
-      if (error instanceof Deaf) return this.#prepared(exercise);
-      throw error;
+      // An earlier answer has closed or damaged it: the next one is whole.
+      if (python.hasRun && !python.alive) return this.#prepared(exercise);
+      throw new NotLoaded(String(error));
     }
     return python;
   }
@@ -110,11 +111,11 @@ export class Runner {
   }
 }
 
-async function loaded(loading: Promise<void>): Promise<void> {
+async function loaded(python: Python): Promise<void> {
   try {
-    await loading;
+    await python.ready;
   } catch (error) {
-    throw error instanceof Deaf ? error : new NotLoaded(String(error));
+    throw new NotLoaded(String(error));
   }
 }
 
