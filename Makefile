@@ -27,7 +27,7 @@ site: build
 
 test: $(VENV)/test.stamp lint site
 	@$(RUN) course.setup.chromium
-	@$(RUN) pytest
+	@$(RUN) pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 lint: $(VENV)/test.stamp $(NODE_MODULES)
 	@$(RUN) ruff check

@@ -1,18 +1,21 @@
-"""What all tests share: a place for figures that a run should print at its end."""
+"""What all tests share: figures that a run prints at its end."""
 
 from collections.abc import Callable
 
 import pytest
 
-SCORES = pytest.StashKey[list[str]]()
+SCORE = "score"
 
 
 @pytest.fixture
-def record_score(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Return a function that keeps a line for the end of the run."""
-    return request.config.stash.setdefault(SCORES, []).append
+def record_score(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Return a function that keeps a line for the end of the run; it travels with the test's report."""
+    return lambda line: record_property(SCORE, line)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash.get(SCORES, []):
-        terminalreporter.write_line(line)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, line in getattr(report, "user_properties", ()):
+                if name == SCORE and report.when == "call":
+                    terminalreporter.write_line(line)

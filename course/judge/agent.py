@@ -241,7 +241,10 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         if not filename.startswith("<frozen") and "course/judge/" not in filename.replace("\\", "/"):
             frames.append(step)
         step = step.tb_next
-    shown = traceback.TracebackException(type(error), error, frames[0] if frames else None, limit=-6, compact=True)
+    shown = traceback.TracebackException(type(error), error, frames[0] if frames else None, limit=-60, compact=True)
+    # The emulator's own frames would take the places of the answer's.
+    telling = [frame for frame in shown.stack if "course/emulator/" not in frame.filename.replace("\\", "/")]
+    shown.stack[:] = (telling or shown.stack)[-6:]
     return {
         "type": type(error).__name__,
         "bases": [cls.__name__ for cls in type(error).__mro__],

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course.judge.exercise import ROOT
+from course.judge.exercise import ROOT, load_exercises
 from course.mutants.score import Verdict, judge_catalogue, judge_mechanical, tally
 
 
@@ -22,8 +22,9 @@ def main() -> int:
     )
     parser.add_argument("--output", type=Path, help="write the score to this file too")
     arguments = parser.parse_args()
-    catalogued = list(judge_catalogue())
-    mechanical = list(judge_mechanical())
+    exercises = load_exercises()
+    catalogued = list(judge_catalogue(exercises))
+    mechanical = list(judge_mechanical(exercises))
     wrong = [
         f"{verdict.exercise} {verdict.change}: rejected by {verdict.rejected_by}, not by {check}"
         for verdict, check in catalogued
@@ -32,7 +33,7 @@ def main() -> int:
     wrong += [problem for verdict in mechanical if (problem := _problem_of(verdict))]
     for line in wrong:
         print(line)
-    scores = tally([verdict for verdict, _ in catalogued], mechanical)
+    scores = tally(exercises, [verdict for verdict, _ in catalogued], mechanical)
     total = {name: sum(score[name] for score in scores.values()) for name in next(iter(scores.values()))}
     print(f"catalogue: {total['catalogued']} mutants, each to be rejected by the check that it names")
     print(f"mechanical: {total['rejected']} rejected + {total['explained']} explained of {len(mechanical)}")

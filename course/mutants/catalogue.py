@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import textwrap
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from course.judge.exercise import Exercise, load_exercises
+from course.judge.exercise import Exercise
 from course.judge.stub import reference_source, replace_symbols, symbol_sources
 
 
@@ -31,12 +30,6 @@ def equivalents(exercise: Exercise) -> dict[str, str]:
     """Return the mechanical changes that change nothing that was promised, each with the reason."""
     data = tomllib.loads((exercise.folder / "mutants.toml").read_text("utf-8"))
     return {each["change"]: each["reason"] for each in data.get("equivalent", [])}
-
-
-def all_mutants() -> Iterator[Mutant]:
-    """Yield every catalogued mutant, in course order."""
-    for exercise in load_exercises():
-        yield from catalogue(exercise)
 
 
 def _apply(exercise: Exercise, entry: dict[str, str | dict[str, str]]) -> str:

@@ -6,10 +6,10 @@ import concurrent.futures
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from course.judge.exercise import Exercise, find_exercise, load_exercises
+from course.judge.exercise import Exercise, find_exercise
 from course.judge.page import LocalChannel
 from course.judge.process import judge
 from course.judge.report import Report
@@ -30,30 +30,28 @@ class Verdict:
     explained: str | None = None
 
 
-def judge_catalogue() -> Iterator[tuple[Verdict, str]]:
+def judge_catalogue(exercises: Sequence[Exercise]) -> Iterator[tuple[Verdict, str]]:
     """Yield the verdict on every catalogued mutant, with the check that should have rejected it."""
-    jobs = [
-        (exercise, each.id, each.source, each.check) for exercise in load_exercises() for each in catalogue(exercise)
-    ]
+    jobs = [(exercise, each.id, each.source, each.check) for exercise in exercises for each in catalogue(exercise)]
     verdicts = _run((exercise, change, source) for exercise, change, source, _ in jobs)
     for verdict, (_, _, _, check) in zip(verdicts, jobs, strict=True):
         yield verdict, check
 
 
-def judge_mechanical() -> Iterator[Verdict]:
+def judge_mechanical(exercises: Sequence[Exercise]) -> Iterator[Verdict]:
     """Yield the verdict on every mechanical mutant, with the reason where one is known to change nothing."""
-    jobs = [(exercise, change, source) for exercise in load_exercises() for change, source in mechanical(exercise)]
-    explained = {
-        (exercise.id, change): why for exercise in load_exercises() for change, why in equivalents(exercise).items()
-    }
+    jobs = [(exercise, change, source) for exercise in exercises for change, source in mechanical(exercise)]
+    explained = {(exercise.id, change): why for exercise in exercises for change, why in equivalents(exercise).items()}
     for verdict in _run(jobs):
         reason = explained.get((verdict.exercise, verdict.change))
         yield Verdict(verdict.exercise, verdict.change, verdict.rejected_by, reason)
 
 
-def tally(catalogued: Iterable[Verdict], mechanical: Iterable[Verdict]) -> dict[str, dict[str, int]]:
+def tally(
+    exercises: Sequence[Exercise], catalogued: Iterable[Verdict], mechanical: Iterable[Verdict]
+) -> dict[str, dict[str, int]]:
     """Count, for each exercise: catalogued mutants, and mechanical ones that were rejected or explained."""
-    scores = {exercise.id: {"catalogued": 0, "rejected": 0, "explained": 0} for exercise in load_exercises()}
+    scores = {exercise.id: {"catalogued": 0, "rejected": 0, "explained": 0} for exercise in exercises}
     for verdict in catalogued:
         scores[verdict.exercise]["catalogued"] += 1
     for verdict in mechanical:

@@ -550,9 +550,11 @@ def test_every_quiz_knows_its_answer(visit, path):
     quizzes = visit.page.locator("course-quiz")
     assert quizzes.count() >= 6
     expect(quizzes.get_by_role("radiogroup")).to_have_count(quizzes.count())
+    exercises = visit.page.locator("course-exercise")
+    expect(exercises.locator(".cm-content")).to_have_count(exercises.count())  # from now on nothing moves
     for quiz in quizzes.all():
         quiz.get_by_role("radio").first.click()
-        assert quiz.get_by_text("✓ right", exact=True).count() == 1
+        expect(quiz.get_by_text("✓ right", exact=True)).to_have_count(1)
         assert not re.match(r"\d+:", quiz.locator(".quiz-why").inner_text())
 
 

@@ -97,7 +97,7 @@ def report_on(bug: Bug, plan: list[int]) -> Divergence | None:
     return diagnose(record_engine(engine, tokens, plan), record_reference(reference, tokens), TOLERANCE, 16)
 
 
-@pytest.mark.parametrize("name", BUGS.keys() - {"none", "half"})
+@pytest.mark.parametrize("name", [name for name in BUGS if name not in ("none", "half")])
 def test_planted_bugs_are_named(name: str) -> None:
     plan, layer, heads, says = REPORTS[name]
     divergence = report_on(BUGS[name], plan)

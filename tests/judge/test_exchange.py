@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from course.judge import page
 from course.judge.exercise import Exercise, find_exercise, load_exercises
 from course.judge.merge import MergeError, put_in, take_out
 from course.judge.parts import join, split
@@ -18,6 +17,7 @@ from course.judge.stub import (
     stub_source,
     symbol_sources,
 )
+from tests.judge.conftest import InPage
 from tests.judge.learner import LIMIT, Learner
 
 ANSWERS = sorted((Path(__file__).parent / "answers").glob("*/*.py"))
@@ -28,10 +28,6 @@ FORK = find_exercise("fork")
 @pytest.fixture
 def learner(tmp_path: Path) -> Learner:
     return Learner(tmp_path)
-
-
-def in_page(exercise: Exercise, source: str) -> Any:
-    return json.loads(page.check(exercise.id, source, lambda events: None))
 
 
 def backups(learner: Learner) -> list[str]:
@@ -91,7 +87,7 @@ def test_a_form_feed_is_no_line_end() -> None:
 
 
 @EXERCISES
-def test_what_is_taken_out_passes_alone(exercise: Exercise) -> None:
+def test_what_is_taken_out_passes_alone(exercise: Exercise, in_page: InPage) -> None:
     text = take_out(exercise, reference_source(exercise.module))
     assert in_page(exercise, text)["status"] == "pass"
     same_file = [other for other in load_exercises() if other.module == exercise.module]
@@ -100,14 +96,14 @@ def test_what_is_taken_out_passes_alone(exercise: Exercise) -> None:
 
 
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_answers_in_other_styles_pass_when_taken_out(path: Path) -> None:
+def test_answers_in_other_styles_pass_when_taken_out(path: Path, in_page: InPage) -> None:
     for exercise in load_exercises():
         if exercise.module == path.parent.name:
             report = in_page(exercise, take_out(exercise, path.read_text("utf-8")))
             assert report["status"] == "pass", report
 
 
-def test_what_runs_at_load_stays_whole() -> None:
+def test_what_runs_at_load_stays_whole(in_page: InPage) -> None:
     text = reference_source("block_table").replace("    def fork(self)", "    room_for = grow\n\n    def fork(self)")
     text += "\n\nSIZES = [blocks_needed(n, 16) for n in range(4)]\n"
     taken = take_out(FORK, text)
@@ -127,7 +123,7 @@ def test_a_class_that_is_left_empty_is_still_a_class() -> None:
 
 
 @EXERCISES
-def test_the_short_file_goes_into_the_stub(exercise: Exercise) -> None:
+def test_the_short_file_goes_into_the_stub(exercise: Exercise, in_page: InPage) -> None:
     stub = stub_source(exercise.module)
     merged = put_in(exercise, stub, exercise_solution(exercise.id))
     before, after = symbol_sources(stub), symbol_sources(merged.text)
@@ -141,7 +137,7 @@ def test_the_short_file_goes_into_the_stub(exercise: Exercise) -> None:
 
 
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_answers_in_other_styles_come_back_together(path: Path) -> None:
+def test_answers_in_other_styles_come_back_together(path: Path, in_page: InPage) -> None:
     """Taken apart and put together again, in a stub, every exercise passes."""
     source, text = path.read_text("utf-8"), stub_source(path.parent.name)
     exercises = [each for each in load_exercises() if each.module == path.parent.name]
@@ -172,7 +168,7 @@ OWN = {
 
 
 @pytest.mark.parametrize(("find", "put"), OWN.values(), ids=OWN)
-def test_the_learner_s_own_comes_along(find: str, put: str) -> None:
+def test_the_learner_s_own_comes_along(find: str, put: str, in_page: InPage) -> None:
     source = exercise_solution("fork").replace(find, put, 1)
     assert source != exercise_solution("fork")
     text = put_in(FORK, reference_source("block_table"), source).text
@@ -200,7 +196,7 @@ def test_a_future_import_goes_to_the_top() -> None:
     assert "from __future__ import annotations" in text
 
 
-def test_a_class_that_is_gone_comes_back_whole() -> None:
+def test_a_class_that_is_gone_comes_back_whole(in_page: InPage) -> None:
     text = put_in(FORK, "x = 1\n", exercise_solution("fork")).text
     assert "\nx = 1\n" in text
     assert {"BlockTable.__init__", "BlockTable.fork", "BlockTable.free"} <= symbol_sources(text).keys()

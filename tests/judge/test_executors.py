@@ -65,3 +65,17 @@ def test_a_pytorch_answer_is_judged_in_a_child_process_and_here_alike() -> None:
         # The file loads, and the checks of another exercise find nothing of theirs in it.
         assert report.as_dict()["message"] is None
         assert "KeyError" in (report.as_dict()["tests"][0]["interpreter"] or "")
+
+
+def test_a_traceback_shows_the_answer_and_not_the_emulator() -> None:
+    source = reference_source("triton_attention")
+    wrong = source.replace(
+        "mask=valid[:, None] & (dim < HEAD_DIM), other=0.0)", "mask=dim < HEAD_DIM + 10**6, other=0.0)"
+    )
+    assert wrong != source
+    exercise = find_exercise("int8-attention")
+    for report in (judge(exercise, wrong, executor="emulator"), run_checks(exercise, wrong, LocalChannel())):
+        shown = next(test["interpreter"] for test in report.as_dict()["tests"] if test["interpreter"])
+        assert "triton_attention.py" in shown
+        assert "in decode_kernel" in shown
+        assert "course/emulator/" not in shown.replace("\\", "/")

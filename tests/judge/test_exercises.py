@@ -1,19 +1,22 @@
 """Every exercise, held against its reference, its stub, every mutant, and right answers in other styles."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from course.browser.scores import RESULTS as SCORES
+from course.browser.scores import RESULTS
 from course.judge import page
 from course.judge.exercise import Exercise, find_exercise, load_exercises
 from course.judge.process import judge
 from course.judge.stub import exercise_solution, exercise_stub, reference_source, stub_source
 from course.mutants.score import judge_catalogue, judge_mechanical, tally
+from tests.judge.conftest import InPage
 
 ANSWERS = Path(__file__).parent / "answers"
+SCORES = json.loads(RESULTS.read_text("utf-8"))["exercises"]
 EXERCISES = pytest.mark.parametrize("exercise", load_exercises(), ids=lambda exercise: exercise.id)
 
 
@@ -87,17 +90,17 @@ def test_every_symbol_left_unwritten_is_noticed(exercise: Exercise) -> None:
 
 
 @EXERCISES
-def test_the_page_and_the_command_line_agree_on_reference_and_stub(exercise: Exercise) -> None:
+def test_the_page_and_the_command_line_agree_on_reference_and_stub(exercise: Exercise, in_page: InPage) -> None:
     for source in (exercise_solution(exercise.id), exercise_stub(exercise.id)):
-        in_page = json.loads(page.check(exercise.id, source, lambda events: None))
-        assert in_page == report_of(exercise, source)
+        assert in_page(exercise, source) == report_of(exercise, source)
 
 
-def test_every_wrong_answer_is_rejected_or_explained(record_score: Any) -> None:
-    """The site shows this score. To write it anew: `python -m course.mutants --output docs/results/mutants.json`."""
-    catalogued, mechanical = list(judge_catalogue()), list(judge_mechanical())
+@EXERCISES
+def test_every_wrong_answer_is_rejected_or_explained(exercise: Exercise) -> None:
+    """The site shows these scores. Anew: `python -m course.mutants --output docs/results/mutants.json`."""
+    catalogued, mechanical = list(judge_catalogue([exercise])), list(judge_mechanical([exercise]))
     wrong = [
-        f"{verdict.exercise} {verdict.change}: rejected by {verdict.rejected_by}, not by {check}"
+        f"{verdict.change}: rejected by {verdict.rejected_by}, not by {check}"
         for verdict, check in catalogued
         if verdict.rejected_by != check
     ]
@@ -106,13 +109,17 @@ def test_every_wrong_answer_is_rejected_or_explained(record_score: Any) -> None:
     stale = [verdict for verdict in mechanical if verdict.rejected_by is not None and verdict.explained is not None]
     assert not away, f"neither rejected nor explained: {away}"
     assert not stale, f"explained as equal, but rejected: {stale}"
-    scores = tally([verdict for verdict, _ in catalogued], mechanical)
-    total = {name: sum(score[name] for score in scores.values()) for name in ("catalogued", "rejected", "explained")}
+    assert tally([exercise], [verdict for verdict, _ in catalogued], mechanical) == {exercise.id: SCORES[exercise.id]}
+
+
+def test_the_score_is_of_these_exercises(record_score: Callable[[str], None]) -> None:
+    """Each exercise's numbers are held to what is found by the test above."""
+    assert [*SCORES] == [exercise.id for exercise in load_exercises()]
+    total = {name: sum(score[name] for score in SCORES.values()) for name in ("catalogued", "rejected", "explained")}
     record_score(
-        f"known mistakes: {total['catalogued']} rejected by the check that each names; "
-        f"mechanical mutants: {total['rejected']} rejected + {total['explained']} explained of {len(mechanical)}"
+        f"known mistakes: {total['catalogued']}, each rejected by the check that it names; "
+        f"mechanical mutants: {total['rejected']} rejected, {total['explained']} explained"
     )
-    assert scores == json.loads(SCORES.read_text("utf-8"))["exercises"]
 
 
 @pytest.mark.parametrize("path", sorted(ANSWERS.glob("*/*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}")

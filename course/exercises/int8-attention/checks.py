@@ -41,7 +41,7 @@ def reads_floats_as_they_are(solution: Any) -> None:
 def an_integer_is_a_number_of_steps(solution: Any) -> None:
     """Of a single token in an INT8 cache, attention returns the value's integers, each times the scale.
 
-    The cache holds steps. Without the scale, nobody knows how long they are.
+    The cache holds steps. How long they are, the scale says: one for each row of the tile, whatever the column.
     """
     _expect_attention(solution, _case([[0]], [1], [1], num_heads=1, num_kv_heads=1))
 
