@@ -179,6 +179,14 @@ def test_the_library_has_what_an_answer_may_import(chapter):
     expect(bench.status).to_have_text(re.compile("^Passed"))
 
 
+def test_an_answer_keeps_its_docstrings_and_asserts(chapter):
+    bench = chapter.bench("slot-mapping")
+    bench.write(slot_mapping("print(slot_mapping.__doc__)", "assert not blocks, 'as it is said'"))
+    verdict = bench.check()
+    expect(verdict).to_contain_text("raised AssertionError")
+    expect(verdict).to_contain_text("slot_mapping([3], 4, 1, 1)")
+
+
 def test_a_module_that_is_left_out_is_named(chapter):
     bench = chapter.bench("slot-mapping")
     bench.write(exercise_solution("slot-mapping") + "import xmlrpc\n")
