@@ -1,4 +1,4 @@
-"""`python -m course.generate "Alice was "`: the reference engine on some prompts, its text as it comes."""
+"""`python -m course.generate "Alice was "`: the reference on some prompts, its text as it comes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 
 import torch
 
+from course.choose import choose_engine
 from course.parity.models import find_folder
 from solutions.engine import Engine
 from solutions.tokenizer import load_tokenizer
@@ -29,14 +30,14 @@ def main() -> int:
     try:
         config = read_config(folder)
         weights = load_weights(folder, config, getattr(torch, options.dtype), torch.device(options.device))
-        engine = Engine(
+        engine, which = choose_engine(
             config,
             weights,
             load_tokenizer(str(folder), config.vocab_size),
             block_size=options.block_size,
             kv_dtype=getattr(torch, options.kv_dtype) if options.kv_dtype else None,
         )
-        print(engine.describe(), file=sys.stderr)
+        print(f"{which}\n{engine.describe()}", file=sys.stderr)
         _run(engine, options.prompt, options.new_tokens)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -522,7 +522,7 @@ class FusedDecoder:
     def __init__(
         self, config: GPT2Config, weights: Weights, cache: KVCache, max_rows: int = 256, max_steps: int = 16
     ) -> None:
-        if problem := unsupported(config, weights, cache):
+        if problem := unsupported(config, weights, cache.dtype):
             raise ValueError(f"the fused step does not support {problem}: use the model's own pass")
         self.config, self.cache, self.weights = config, cache, weights
         self.device = weights.wte.device
@@ -699,12 +699,12 @@ def part_of(depth: int) -> int:
     return depth // 3 if depth % 3 == 0 else depth
 
 
-def unsupported(config: GPT2Config, weights: Weights, cache: KVCache) -> str | None:
+def unsupported(config: GPT2Config, weights: Weights, kv_dtype: torch.dtype) -> str | None:
     """Return what of a model or cache the fused step cannot compute; None when it can."""
     if weights.wte.dtype not in (torch.float16, torch.bfloat16):
         return f"{weights.wte.dtype} weights"
-    if cache.dtype != weights.wte.dtype:
-        return f"a {cache.dtype} cache with {weights.wte.dtype} weights"
+    if kv_dtype != weights.wte.dtype:
+        return f"a {kv_dtype} cache with {weights.wte.dtype} weights"
     if config.n_embd % 256 or config.head_dim not in (32, 64, 128):
         return f"a width of {config.n_embd} with heads of {config.head_dim}"
     return None

@@ -185,7 +185,7 @@ class Scheduler:
             if sequence.is_finished:
                 sequence.table.free()
         self.running = [sequence for sequence in self.running if not sequence.is_finished]
-        # A waiting sequence owns no block; it can be finished only by an abort.
+        # A waiting sequence owns no block. It was aborted, or gave way when only its last token was still to be read.
         self.waiting = deque(sequence for sequence in self.waiting if not sequence.is_finished)
 
     def grow_running(self, step: Step) -> None:

@@ -93,7 +93,7 @@ def online_softmax(scores, values, acc, largest, total):
     """Take one more tile of keys into the running softmax. Scores are in powers of two: exp(x) = exp2(x · log2 e).
 
     `acc` is the sum of the values weighted by `exp2(score - largest)`, `total` the sum of those weights. When a tile
-    raises `largest`, what was summed before is scaled down to the new one.
+    raises `largest`, what was summed before is scaled down to the new one. Returns all three, in that order.
     """
     new_largest = tl.maximum(largest, tl.max(scores, 1))
     rescale = tl.exp2(largest - new_largest)

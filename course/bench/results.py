@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shlex
@@ -15,7 +16,7 @@ from typing import Any
 from course.bench.rounds import Measured, Spread, ratio
 from course.bench.workload import Workload
 
-SCHEMA = 1  # raised when a field changes its meaning; new fields may come at any time
+SCHEMA = 2  # raised when a field changes its meaning; new fields may come at any time
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,16 +32,24 @@ def record(
     of a system besides: its dtypes, its parts, how long it took to load.
     """
     return {
+        **origin("pair", machine),
+        "workload": workload.as_dict(),
+        "like_for_like": len({(each["dtype"], each["kv_dtype"]) for each in details.values()}) == 1,
+        "systems": [{"name": each.name, **details[each.name], **figures(each)} for each in measured],
+        "ratios": {each.name: ratio(each, measured[0])._asdict() for each in measured[1:]},
+    }
+
+
+def origin(kind: str, machine: dict[str, Any]) -> dict[str, Any]:
+    """Return what every results file begins with: what it is, and where its numbers come from."""
+    return {
         "schema": SCHEMA,
-        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "kind": kind,  # "pair": two engines, one workload; "table": many systems, many; "memory": how many fit
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
         **_commit(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "hardware": hardware(machine),
         "versions": machine["versions"],
-        "workload": workload.as_dict(),
-        "like_for_like": len({(each["dtype"], each["kv_dtype"]) for each in details.values()}) == 1,
-        "systems": [{"name": each.name, **details[each.name], **_figures(each)} for each in measured],
-        "ratios": {each.name: ratio(each, measured[0])._asdict() for each in measured[1:]},
     }
 
 
@@ -58,12 +67,14 @@ def hardware(machine: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figures(each: Measured) -> dict[str, Any]:
+def figures(each: Measured) -> dict[str, Any]:
+    """Return what was measured of a system, and every raw time. A time that it does not show is null."""
+    first = each.first_token_seconds()
     return {
         "warm_up_seconds": each.warm_up.seconds,
         "tokens_per_second": Spread.of(each.rates())._asdict(),
         "step_seconds": Spread.of(each.step_seconds())._asdict(),
-        "first_token_seconds": Spread.of(each.first_token_seconds())._asdict(),
+        "first_token_seconds": Spread.of(first)._asdict() if first else None,
         "rounds": [
             {
                 "new_tokens": sum(map(len, result.tokens)),
@@ -72,6 +83,45 @@ def _figures(each: Measured) -> dict[str, Any]:
             for result in each.rounds
         ],
     }
+
+
+SAME = ("schema", "kind", "commit", "modified", "versions", "model", "seed", "new_tokens", "num_rounds")
+
+
+def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return one record of two tables that differ in their numbers of requests alone; of the same number, the later's.
+
+    So a table that takes longer than one command may run is made by several. `ValueError` for tables that are not of
+    one code, one machine and one plan.
+    """
+    places = [*SAME, *(f"hardware.{name}" for name in ("gpu", "driver", "cpu"))]
+    for place in places:
+        one, other = (_at(each, place) for each in (earlier, later))
+        if one != other:
+            raise ValueError(f"the results that are there have {place} {one!r}, and these would have {other!r}")
+    runs = {run["workload"]["requests"]: run for record in (earlier, later) for run in record["runs"]}
+    systems = {**earlier["systems"], **later["systems"]}
+    absent = {**earlier["not_run"], **later["not_run"]}
+    return {
+        **later,
+        "systems": systems,
+        "not_run": {name: each for name, each in absent.items() if name not in systems},
+        "failures": [*earlier["failures"], *later["failures"]],
+        "runs": [runs[requests] for requests in sorted(runs)],
+    }
+
+
+def _at(record: dict[str, Any], place: str) -> Any:
+    for name in place.split("."):
+        record = record[name]
+    return record
+
+
+def write(results: dict[str, Any], path: Path) -> None:
+    """Write a results file; one that is there is replaced as a whole or not at all."""
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    unfinished.replace(path)
 
 
 def _commit() -> dict[str, Any]:

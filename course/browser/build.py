@@ -19,6 +19,7 @@ from course.browser.notices import notices
 from course.browser.output import ASSETS, BROWSER, BUNDLE, FRAGMENTS, NODE_MODULES, ROOT, Folder
 from course.browser.pictures import pictures
 from course.browser.scores import score_table
+from course.browser.speed import speed_fragments
 from course.judge.exercise import load_exercises
 from course.page_engine.parts import MODULES as ENGINE_MODULES
 from course.setup.node import find_node
@@ -43,6 +44,8 @@ def build() -> None:
         put(f"exercises/{exercise.id}.json", exercises.data(exercise))
         put(f"exercises/{exercise.id}.reference.json", exercises.reference(exercise))
     fragments.write("scores.md", score_table())
+    for name, fragment in speed_fragments().items():
+        fragments.write(name, fragment)
     put("completions.json", completions())
     for name, archive in build_archives().items():
         put(f"archives/{name}.zip", archive)

@@ -63,7 +63,7 @@ class AssertionFailed(EmulatorError):
 
 def not_offered(name: str, instead: str = "") -> NotOffered:
     text = f"{name} is not offered by the emulator"
-    return NotOffered(f"{text}: {instead}" if instead else f"{text}: the exercises do without it")
+    return NotOffered(f"{text}: {instead}" if instead else f"{text}: the exercises do without it (is it spelt right?)")
 
 
 @dataclass(frozen=True)

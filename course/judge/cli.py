@@ -54,9 +54,9 @@ def _run(request: Request, *, color: bool) -> int:
         case "check" | "watch":
             return _judge(request, terminal, progress)
         case "next":
-            from course.judge.console.guide import show_next
+            from course.judge.console.guide import show_task
 
-            return show_next(terminal, progress, limit)
+            return show_task(terminal, _named_or_next(request, progress))
         case "hint":
             return _hint(request, terminal, progress)
         case "diff":
@@ -72,6 +72,10 @@ def _run(request: Request, *, color: bool) -> int:
                 return _complain(str(error), color=color)
         case "export" | "import":
             return _exchange(request, terminal, progress, color=color)
+        case "bench" if "--systems" in request.values:
+            from course.bench.__main__ import main as run_table
+
+            return run_table(_words(request))
         case "engine" | "parity" | "bench":
             return _engine(request, terminal, progress)
         case "list":
@@ -144,6 +148,11 @@ def _engine(request: Request, terminal: Terminal, progress: Progress) -> int:
         return stopped.tell(screen, out, command(request.command))
 
 
+def _words(request: Request) -> list[str]:
+    """Return the options as they are typed, for a command with a reader of its own, which refuses what it has not."""
+    return [*sorted(request.options), *(word for name, given in request.values.items() for word in (name, given[-1]))]
+
+
 def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color: bool) -> int:
     from course.judge.console.exchange import ExchangeError, export_work, import_work
 
@@ -157,18 +166,23 @@ def _exchange(request: Request, terminal: Terminal, progress: Progress, *, color
 
 def _hint(request: Request, terminal: Terminal, progress: Progress) -> int:
     from course.judge.console.guide import show_hints
-    from course.judge.console.standing import next_standing, standings
 
-    if request.exercise is not None:
-        exercise = _exercise(request)
-    else:
-        standing = next_standing(standings(progress, request.time_limit))
-        if standing is None:
-            raise UsageError("Every exercise is passed. Name one to see its hints.")
-        exercise = standing.exercise
+    exercise = _named_or_next(request, progress)
+    if exercise is None:
+        raise UsageError("Every exercise is passed. Name one to see its hints.")
     if request.number is not None and not 1 <= request.number <= len(exercise.hints):
         raise UsageError(f"{exercise.id} has hints 1 to {len(exercise.hints)}, not {request.number}.")
     return show_hints(terminal, progress, exercise, request.number)
+
+
+def _named_or_next(request: Request, progress: Progress) -> Exercise | None:
+    """Return the exercise that was named, or else the next one; None when all are passed."""
+    from course.judge.console.standing import next_standing, standings
+
+    if request.exercise is not None:
+        return _exercise(request)
+    standing = next_standing(standings(progress, request.time_limit))
+    return standing.exercise if standing else None
 
 
 def _exercise(request: Request) -> Exercise:

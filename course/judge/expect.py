@@ -59,7 +59,7 @@ def expect_error(
                 raise
             raise Failure(f"raised {error['type']}", kind.__name__, why, about_call=True) from raised
         if names is not None and not _mentions(error["message"], str(names)):
-            text = f"raised {kind.__name__}, with a message that does not name {names}"
+            text = f"raised {kind.__name__}, with a message that does not name {names}: {shorten(error['message'])}"
             raise Failure(text, f"a message that names {names}", why, about_call=True) from raised
         return
     raise Failure(f"gave {shorten(value)}", kind.__name__, why, about_call=True)

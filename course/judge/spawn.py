@@ -32,7 +32,7 @@ def child(script: str = CHILD) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        _kill(process)
+        kill(process)
 
 
 def _start(script: str = CHILD) -> subprocess.Popen[bytes]:
@@ -61,8 +61,8 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONHASHSEED": "0"}
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever it started. The pipes are left to whoever reads them; they end with it."""
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a child, the first of its group, and whatever it started. Its pipes are left to whoever reads them."""
     if sys.platform == "win32":
         if process.poll() is None:
             with contextlib.suppress(OSError):

@@ -60,6 +60,8 @@ class Engine:
         self._open: dict[str, tuple[_Request, Any]] = {}  # with the sequence, in order of arrival
         # By the identity of their sequence, which names it only as long as it lives: so it is kept.
         self._added: dict[int, tuple[_Request, Any]] = {}
+        self._num_barren = 0  # steps since somebody got a token
+        self._num_preempted = 0  # in those steps
         with _Guard(self, "the start"):
             self.pool = parts.block_pool(settings.num_blocks)
             self.scheduler = parts.scheduler(self.pool, max_step_tokens=settings.max_step_tokens)
@@ -81,6 +83,7 @@ class Engine:
             if self._open and not (plan.batch or plan.preempted or self._coming):
                 raise Failure(f"scheduled nothing: {', '.join(self._open)} would wait for ever", "Scheduler.schedule")
             text = self._take(plan.batch, sampled)
+            self._expect_progress(bool(text), len(plan.preempted))
             self.scheduler.free_finished()
             return self._report(plan, text, refused)
 
@@ -161,6 +164,26 @@ class Engine:
                 each.sequence.take(token)
                 text[request.name] = request.text.decode(bytes([token]), final=each.sequence.is_finished)
         return text
+
+    def _expect_progress(self, somebody_got_a_token: bool, num_preempted: int) -> None:
+        """`Failure` when steps go by and nobody gets a token: when sequences are preempted for ever, say.
+
+        Steps without a token compute prompts. To compute whatever is open from nothing, one request after the other,
+        takes so many steps; after twice as many, nothing will come of it.
+        """
+        if somebody_got_a_token or not self._open:
+            self._num_barren = self._num_preempted = 0
+            return
+        self._num_barren += 1
+        self._num_preempted += num_preempted
+        lengths = [len(sequence.tokens) for _, sequence in self._open.values()]
+        if self._num_barren <= 2 * sum(1 + length // self.settings.max_step_tokens for length in lengths):
+            return
+        so = f"and nobody has got a token for {self._num_barren} steps: {', '.join(self._open)} would wait for ever"
+        if self._num_preempted:
+            times = "once" if self._num_preempted == 1 else f"{self._num_preempted} times"
+            raise Failure(f"has preempted {times}, {so}", "Scheduler.grow_running")
+        raise Failure(f"has planned steps, {so}", "Scheduler.schedule")
 
     def _report(self, plan: Any, text: dict[str, str], refused: dict[str, str]) -> Step:
         """Return a step as data: `parts` by request in the shape of a timeline's step, and what else can be shown."""

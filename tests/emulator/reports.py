@@ -140,6 +140,11 @@ MISTAKES = [
     Mistake("shapes that do not fit", LANES + "v = i[:, None] + tl.arange(0, 4)[:, None]"),
     Mistake("a block decides a branch", LANES + "if i < n:\n    tl.store(y_ptr, 1.0)"),
     Mistake("`and` between masks", LANES + "tl.store(y_ptr + i, 1.0, mask=i < n and i > 0)"),
+    Mistake(
+        "a product written with `@`", MATRIX + "v = tl.load(x_ptr + at)\ntl.store(y_ptr + at, v @ v.T)", x="64 floats"
+    ),
+    Mistake("a power written with `**`", LANES + "tl.store(y_ptr + i, 2.0 ** tl.load(x_ptr + i))"),
+    Mistake("a square written with `**`", LANES + "tl.store(y_ptr + i, i**2)"),
     Mistake("a mask of integers", LANES + "v = tl.load(x_ptr + i, mask=i, other=0)"),
     Mistake("other without a mask", LANES + "v = tl.load(x_ptr + i, other=0)"),
     Mistake("one pointer, many values", LANES + "tl.store(y_ptr, i)"),

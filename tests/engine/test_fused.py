@@ -105,6 +105,6 @@ def test_nothing_is_repeated_that_the_pool_cannot_hold() -> None:
 def test_what_is_not_supported_is_named() -> None:
     weights = random_weights(TINY, 0, torch.float32, "cpu")
     cache = KVCache(1, 2, 16, 4, 64, torch.float32, "cpu")
-    assert unsupported(TINY, weights, cache) == "torch.float32 weights"
+    assert unsupported(TINY, weights, cache.dtype) == "torch.float32 weights"
     with pytest.raises(ValueError, match=r"does not support torch\.float32 weights"):
         FusedDecoder(TINY, weights, cache)

@@ -243,13 +243,15 @@ class FixedModel:
 ANSWERS = {each.id: exercise_solution(each.id) for each in load_exercises() if each.module in MODULES}
 
 
-def run_with(model: GPT2, exercise: str, wrong: str, others: dict[str, str] | None = None) -> Failure:
+def run_with(
+    model: GPT2, exercise: str, wrong: str, others: dict[str, str] | None = None, settings: Settings = SETTINGS
+) -> Failure:
     """Run an engine with a wrong answer, and perhaps others that are right; it must fail."""
     assert wrong != ANSWERS[exercise]
     trail = Trail()
     parts, _ = assemble({exercise: wrong, **(others or {})}, trail)
     with pytest.raises(Failure) as caught:
-        run(Engine(model, parts, SETTINGS, trail))
+        run(Engine(model, parts, settings, trail))
     return caught.value
 
 
@@ -315,6 +317,41 @@ def test_a_block_that_is_not_the_sequence_s_is_named(model) -> None:
     assert "BlockTable.blocks holds 0 blocks of 8 for a context of 26" in str(run_with(model, "block-table", none))
     other = ANSWERS["block-table"].replace("self.blocks += fresh", "self.blocks[:0] = fresh")
     assert "BlockTable.blocks leads to slot" in str(run_with(model, "block-table", other))
+
+
+def test_preempting_for_ever_is_noticed(model) -> None:
+    """Every prompt loses its blocks before its last chunk, is admitted again, and loses them again."""
+    loop = "        for sequence in self.ready():\n"
+    assert loop in ANSWERS["preempt"]
+    wrong = ANSWERS["preempt"].replace(
+        loop, "        for sequence in self.running[:]:\n            self.preempt(sequence, step)\n" + loop
+    )
+    tight = SETTINGS._replace(prompts=PROMPTS[:3], max_step_tokens=8)
+    failure = run_with(model, "preempt", wrong, settings=tight)
+    assert failure.symbol == "Scheduler.grow_running"
+    assert re.fullmatch(
+        r"Scheduler\.grow_running has preempted \d+ times, and nobody has got a token for (\d+) steps: "
+        r"A, B, C would wait for ever, in step \1",
+        str(failure),
+    )
+
+
+def test_steps_that_lead_nowhere_are_noticed(model) -> None:
+    """Nobody gives way; but the scheduler plans nothing while requests are still to come."""
+    wrong = ANSWERS["schedule-step"].replace("self.admit_waiting(step)", "pass")
+    failure = run_with(model, "schedule-step", wrong, settings=SETTINGS._replace(arrival_gap=100))
+    assert str(failure) == (
+        "Scheduler.schedule has planned steps, and nobody has got a token for 3 steps: A would wait for ever, in step 3"
+    )
+
+
+@pytest.mark.parametrize("budget", [1, 2, 7])
+def test_a_slow_prompt_is_progress(budget: int) -> None:
+    """A long prompt in the smallest chunks, in pools that just hold it: steps without a token are no reason to stop."""
+    for num_blocks in (16, 17, 30):
+        settings = Settings(["x" * 120, "y" * 60, "z" * 100], 8, num_blocks, 8, budget, arrival_gap=3)
+        steps = run(Engine(AnyText(), reference_parts(), settings))  # type: ignore[arg-type]
+        assert {name: len(text) for name, text in texts(steps).items()} == dict.fromkeys("ABC", 8)
 
 
 def test_leaving_the_program_is_a_failure_like_any_other(model) -> None:

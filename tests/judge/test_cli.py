@@ -47,6 +47,24 @@ def test_the_next_exercise_names_the_line_to_write(learner: Learner) -> None:
     assert f"{learner.python} practice/judge.py check {IDS[0]}" in done.stdout
 
 
+def test_a_task_may_be_asked_for_by_name(learner: Learner) -> None:
+    done = learner.run("next", "triton-decode")
+    assert "Decode: one query over a block table" in done.stdout
+    assert re.findall(r"^  (\d)\. `(\w+)", done.stdout, re.MULTILINE) == [
+        ("1", "locate"), ("2", "online_softmax"), ("3", "decode_kernel"),
+    ]  # fmt: skip
+    assert "judge.py check triton-decode" in done.stdout
+    assert "Did you mean triton-decode?" in learner.run("next", "triton-decoed").stdout
+
+
+def test_a_table_has_a_line_for_each_row_or_an_item_where_it_is_too_wide(learner: Learner) -> None:
+    assert re.search(
+        r"^  `ln_f.weight`, `ln_f.bias` {10,}`\(E,\)`$", learner.run("next", "load-gpt2").stdout, re.MULTILINE
+    )
+    narrow = learner.run("next", "load-gpt2", COLUMNS="50").stdout
+    assert "  • `ln_f.weight`, `ln_f.bias`: `(E,)`\n" in narrow
+
+
 @pytest.mark.parametrize("exercise", load_exercises(), ids=lambda exercise: exercise.id)
 def test_right_passes_and_the_stub_does_not(learner: Learner, exercise: Any) -> None:
     unwritten = learner.run("check", exercise.id, *LIMIT)
@@ -361,7 +379,14 @@ def test_colour_is_there_when_it_is_wanted(
 @pytest.mark.parametrize("columns", ["40", "64", "100", "1000"])
 def test_lines_keep_to_the_width(learner: Learner, columns: str) -> None:
     learner.solve("block_pool", "popleft", "pop")
-    for words in ([], ["next"], ["check", "block-pool"], ["hint", "block-pool", "3"], ["doctor"]):
+    for words in (
+        [],
+        ["next"],
+        ["next", "load-gpt2"],
+        ["check", "block-pool"],
+        ["hint", "block-pool", "3"],
+        ["doctor"],
+    ):
         lines = learner.run(*words, COLUMNS=columns).stdout.splitlines()
         long = [line for line in lines if len(line) > min(int(columns), 100)]
         assert all("judge.py" in line for line in long), long  # a command is typed as it stands

@@ -199,7 +199,7 @@ def test_bench_measures_and_writes_what_it_measured(learner: Learner) -> None:
     assert done.returncode == 0, done.stdout
     assert "times as many tokens a second as the reference" in in_words(done.stdout)
     results = json.loads((learner.folder / "results.json").read_text("utf-8"))
-    assert results["schema"] == 1
+    assert results["schema"] == 2
     assert results["workload"]["requests"] == 2
     assert results["like_for_like"] is True
     assert [system["name"] for system in results["systems"]] == ["reference", "yours"]

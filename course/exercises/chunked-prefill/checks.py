@@ -184,7 +184,7 @@ def decodes_come_before_prompts(solution: Any) -> None:
 def a_younger_decode_overtakes_an_older_prompt(solution: Any) -> None:
     """A decode goes first when it was admitted after the prompt, too.
 
-    After a preemption the oldest running sequence may be the one in the middle of its prompt.
+    The prompt's blocks are taken by hand here. `ready` goes by where a sequence stands, not by who came last.
     """
     pool, scheduler = _scheduler(solution, 16, 4)
     a, b = _request(solution, pool, "a", 6), _request(solution, pool, "b", 2)
@@ -196,6 +196,25 @@ def a_younger_decode_overtakes_an_older_prompt(solution: Any) -> None:
     expect(a.is_decoding, False)
     a.table.grow(1)
     expect(scheduler.ready(), [b, a])
+
+
+def keeps_the_order_within_each_group(solution: Any) -> None:
+    """Two that are in the middle of their prompts keep the order of `running`, whichever has more to compute.
+
+    Whoever has less to do does not go first: under many short prompts, a long one would never have its turn.
+    """
+    pool, scheduler = _scheduler(solution, 16, 12)
+    a, b, c, d = (
+        _request(solution, pool, name, num_prompt) for name, num_prompt in (("a", 5), ("b", 2), ("c", 3), ("d", 2))
+    )
+    for sequence in (a, b, c, d):
+        scheduler.add(sequence)
+    _expect_step(scheduler, [(a, 5, 5, True), (b, 2, 2, True), (c, 3, 3, True), (d, 2, 2, True)])
+    a.table.free()
+    a.table.grow(1)
+    c.table.free()
+    c.table.grow(1)
+    expect(scheduler.ready(), [b, d, a, c])
 
 
 def decodes_do_not_wait_for_a_long_prompt(solution: Any) -> None:

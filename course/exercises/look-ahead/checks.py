@@ -30,6 +30,23 @@ def counts_whole_blocks(solution: Any) -> None:
     expect(pool.num_free, 0)
 
 
+def counts_blocks_of_any_size(solution: Any) -> None:
+    """With two free blocks of 2 tokens a prompt of 5 waits; with one free block of 8 it is admitted.
+
+    How large a block is, the table knows.
+    """
+    pool, scheduler = _scheduler(solution, 3)
+    a = _add(solution, pool, scheduler, "a", 2, 2, block_size=2)
+    b = _add(solution, pool, scheduler, "b", 5, 1, block_size=2)
+    expect(scheduler.schedule().batch, [(a, 2, 2, True)])
+    expect(scheduler.waiting, [b])
+    solution.start_over_()
+    pool, scheduler = _scheduler(solution, 2)
+    a = _add(solution, pool, scheduler, "a", 2, 2, block_size=8)
+    b = _add(solution, pool, scheduler, "b", 5, 1, block_size=8)
+    expect(scheduler.schedule().batch, [(a, 2, 2, True), (b, 5, 5, True)])
+
+
 def admits_what_fits_exactly(solution: Any) -> None:
     """A request that needs all the free blocks is admitted.
 
@@ -275,10 +292,18 @@ def _scheduler(solution: Any, num_blocks: int, **options: Any) -> tuple[Any, Any
 
 
 def _add(
-    solution: Any, pool: Any, scheduler: Any, name: str, num_prompt: int, max_new_tokens: int = 4, **fields: Any
+    solution: Any,
+    pool: Any,
+    scheduler: Any,
+    name: str,
+    num_prompt: int,
+    max_new_tokens: int = 4,
+    *,
+    block_size: int = 4,
+    **fields: Any,
 ) -> Any:
-    """Queue a request with a block size of 4 and return its sequence; its tokens are 1, 2, …"""
-    table = solution.BlockTable(pool, 4, as_=f"table_{name}")
+    """Queue a request and return its sequence; its tokens are 1, 2, …"""
+    table = solution.BlockTable(pool, block_size, as_=f"table_{name}")
     tokens = list(range(1, num_prompt + 1))
     sequence = solution.Sequence(table, tokens, num_prompt, max_new_tokens, **fields, as_=name)
     scheduler.add(sequence)

@@ -62,10 +62,24 @@ def unwritten_keys_are_not_touched(solution: Any) -> None:
     expect(_zeros(solution, cache, [[0]], [0, 1], [3]), [37.0])
 
 
-def neighbouring_heads_share_a_kv_head(solution: Any) -> None:
-    """With 4 query heads and 2 KV heads, the heads 0 and 1 read KV head 0, and 2 and 3 read KV head 1.
+def weighs_by_the_scaled_score(solution: Any) -> None:
+    """A score is the dot product of query and key, times the scale: with 0 and ln 3, the second key weighs thrice.
 
-    The other order, 0 1 0 1, is right for the first head and the last.
+    The scale, 1 / sqrt(head_dim) in most models, keeps scores of long vectors from growing.
+    """
+    keys = solution.tensor([[[[0.0, 0.0]], [[1.0, 2.0]]]], as_="keys")
+    values = solution.tensor([[[[0.0, 8.0]], [[4.0, 0.0]]]], as_="values")
+    cache = solution.layer_cache(keys, values, as_="cache")
+    queries = solution.tensor([[[math.log(3.0), math.log(3.0) / 2]]], as_="queries")
+    out = solution.paged_attention(queries, cache, *_ints(solution, [[0]], [0, 1], [2]), 1, 0.5, as_="out")
+    expect(_read(solution, out), [[[3.0, 2.0]]], what="out", within=1e-5)
+
+
+def neighbouring_heads_share_a_kv_head(solution: Any) -> None:
+    """With 4 query heads and 2 KV heads, heads 0 and 1 read KV head 0, and 2 and 3 read 1; with 2 and 2, each its own.
+
+    The order 0 1 0 1 is right for the first head and the last. Divide by the query heads that share a KV head: with 4
+    and 2 that is the number of KV heads too, by chance.
     """
     memory = solution.tensor([[[[10.0], [20.0]]]], as_="memory")
     cache = solution.layer_cache(memory, memory, as_="cache")
@@ -73,6 +87,13 @@ def neighbouring_heads_share_a_kv_head(solution: Any) -> None:
     ints = _ints(solution, [[0]], [0, 1], [1])
     out = solution.paged_attention(queries, cache, *ints, 1, 1.0, as_="out")
     expect(_read(solution, out), [[[10.0], [10.0], [20.0], [20.0]]], what="out")
+    solution.start_over_()
+    memory = solution.tensor([[[[10.0], [20.0]]]], as_="memory")
+    cache = solution.layer_cache(memory, memory, as_="cache")
+    queries = solution.tensor([[[0.0]] * 2], as_="queries")
+    ints = _ints(solution, [[0]], [0, 1], [1])
+    out = solution.paged_attention(queries, cache, *ints, 1, 1.0, as_="out")
+    expect(_read(solution, out), [[[10.0], [20.0]]], what="out")
 
 
 def sequences_do_not_see_each_other(solution: Any) -> None:

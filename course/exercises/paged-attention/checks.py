@@ -138,7 +138,7 @@ def a_chunk_is_causal_and_sees_what_came_before(solution: Any) -> None:
 
 
 def neighbouring_heads_share_a_kv_head(solution: Any) -> None:
-    """With 4 query heads and 2 KV heads, the heads 0 and 1 read KV head 0, and 2 and 3 read KV head 1.
+    """With 4 query heads and 2 KV heads, heads 0 and 1 read KV head 0, and 2 and 3 read 1; with 3 and 1, all read 0.
 
     Grouped-query attention (GQA): fewer KV heads, a smaller cache. The order 0 1 0 1 is wrong in two heads of four.
     """

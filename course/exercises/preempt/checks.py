@@ -51,6 +51,20 @@ def keeps_its_tokens(solution: Any) -> None:
     expect(scheduler.schedule().batch, [(a, 1, 6, True)])
 
 
+def keeps_what_is_not_read(solution: Any) -> None:
+    """A sequence that is preempted before its last token was read still counts that token as unread.
+
+    The token is on its way, and its place in the answer is taken. A count that starts anew is at -1 when it arrives.
+    """
+    _, scheduler, (a,) = _running(solution, 4, 3)
+    scheduler.schedule()
+    scheduler.preempt(a, solution.Step())
+    expect(a.num_unread, 1)
+    a.take(8)
+    expect(a.num_tokens, 5)
+    expect(scheduler.schedule().batch, [(a, 5, 5, True)])
+
+
 def waits_at_the_front(solution: Any) -> None:
     """A preempted sequence waits before all others, and before those preempted earlier in the step.
 
@@ -106,6 +120,27 @@ def the_newest_may_be_the_one_in_need(solution: Any) -> None:
     expect(step.preempted, [b])
     expect(scheduler.waiting, [b])
     expect(pool.num_free, 1)
+
+
+def a_complete_one_gives_way_too(solution: Any) -> None:
+    """The newest gives way also when it is complete and only has its last token to be read.
+
+    It computes nothing any more, so nothing is lost. To spare it, somebody who still computes would lose everything.
+    """
+    pool = solution.BlockPool(2)
+    scheduler = solution.Scheduler(pool)
+    a, b = _request(solution, pool, "a", 4), _request(solution, pool, "b", 4, 1)
+    scheduler.add(a)
+    scheduler.add(b)
+    expect(scheduler.schedule().batch, [(a, 4, 4, True), (b, 4, 4, True)])
+    a.take(7)
+    step = scheduler.schedule()
+    expect(step.batch, [(a, 1, 5, True)])
+    expect(step.preempted, [b])
+    b.take(7)
+    scheduler.free_finished()
+    expect(scheduler.waiting, [])
+    expect(pool.num_free, 0)
 
 
 def the_others_have_their_turn(solution: Any) -> None:

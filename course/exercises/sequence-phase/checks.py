@@ -142,7 +142,7 @@ def starts_again_when_its_blocks_are_gone(solution: Any) -> None:
 def every_combination_agrees(solution: Any) -> None:
     """For every mix of computed, unread and ended, the six properties fit together.
 
-    A scheduler meets every one of them within an hour.
+    Each asks its own question of the same counts. Whether the next token is a decode is not whether one is wanted.
     """
     for num_computed, num_unread, ended in itertools.product((0, 1, 3, 4), (0, 1), (False, True)):
         solution.start_over_()

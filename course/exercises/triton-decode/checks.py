@@ -111,6 +111,18 @@ def a_decode_sees_its_whole_context(solution: Any) -> None:
     expect_attention(case, run(solution, case))
 
 
+def a_query_finds_its_key(solution: Any) -> None:
+    """Four keys at right angles, and a query along the third: of the values 1, 10, 100 and 1000, the third comes out.
+
+    A score is a query times a key, number by number: a row of queries with a row of keys. `tl.dot` takes rows with
+    columns, so the tile of keys is turned round.
+    """
+    case = plain_case([[1.0, 10.0, 100.0, 1000.0]], [1])
+    keys = [[_along(2 * position + 5, 8.0)] for position in range(4)]
+    case = case._replace(queries=[[_along(9, 64.0)]], keys=[keys])
+    expect_attention(case, run(solution, case))
+
+
 def float32_is_multiplied_as_float32(solution: Any) -> None:
     """In float32, with scores that spread over several tens, the answer is right to 0.0003.
 
@@ -194,6 +206,10 @@ def keys_and_values_are_read_once(solution: Any) -> None:
             moved["loaded"] <= cached + small, text, expected=f"the cache's {cached}, and {small} at most beside"
         )
         expect(moved["stored"], 8 * 32 * 2, what="bytes stored")
+
+
+def _along(axis: int, length: float) -> list[float]:
+    return [length if each == axis else 0.0 for each in range(32)]
 
 
 def _locate(solution: Any, table: list[int], start: int, limit: int, block_size: int) -> tuple[Any, Any, Any]:

@@ -24,6 +24,18 @@ def a_chunk_sees_what_came_before(solution: Any) -> None:
     expect_attention(case, run(solution, case))
 
 
+def a_query_finds_its_key(solution: Any) -> None:
+    """Four keys at right angles, the last two queries along keys 1 and 3: of 1, 10, 100 and 1000 come 10 and 1000.
+
+    A score is a query times a key, number by number: a row of queries with a row of keys. `tl.dot` takes rows with
+    columns, so the tile of keys is turned round.
+    """
+    case = plain_case([[1.0, 10.0, 100.0, 1000.0]], [2])
+    keys = [[_along(2 * position + 5, 8.0)] for position in range(4)]
+    case = case._replace(queries=[[_along(7, 64.0)], [_along(11, 64.0)]], keys=[keys])
+    expect_attention(case, run(solution, case))
+
+
 def one_new_token_decodes(solution: Any) -> None:
     """With one new token in each sequence, the launcher decodes: 8 query heads over 2 KV heads read each key once.
 
@@ -55,7 +67,7 @@ def float32_is_multiplied_as_float32(solution: Any) -> None:
 def every_head_is_right(solution: Any) -> None:
     """With 4 query heads over 4 KV heads, every head of every row is right.
 
-    A launcher that swaps two strides is right in head 0, often.
+    Head 0 is right, often, where two strides are swapped, and where every head reads KV head 0.
     """
     case = make_case([11], [2], num_heads=4, num_kv_heads=4)
     expect_attention(case, run(solution, case))
@@ -175,3 +187,7 @@ def what_is_not_supported_is_refused(solution: Any) -> None:
         ints = (solution.tensor(each, "int32") for each in ([[0]], [0, 1], [1]))
         expect_error(ValueError, solution.paged_attention, queries, cache, *ints, 1, 1.0)
         solution.start_over_()
+
+
+def _along(axis: int, length: float) -> list[float]:
+    return [length if each == axis else 0.0 for each in range(32)]

@@ -23,9 +23,11 @@ class Command(NamedTuple):
 
 # What an engine is made for; the three commands that run one take these.
 ENGINE = ("--model", "--random", "--device", "--dtype", "--kv-dtype", "--block-size", "--interpret", "--unproven")
+# With --systems, `bench` is the whole table of `course.bench`; the two others say where its peers are.
+TABLE = ("--systems", "--vllm-python", "--ctranslate2-python")
 COMMANDS = {
     "board": Command("", "what is passed, what is red on purpose, what is next; the same as no command"),
-    "next": Command("", "the next exercise: its task, and where to write"),
+    "next": Command("[id]", "the next exercise, or the one named: its task, and where to write"),
     "check": Command("[id]", "judge one exercise, or all that you have started", ("--json", "--on")),
     "watch": Command("[id]", "judge again whenever you save, until Ctrl-C", ("--on",)),
     "hint": Command("[id] [n]", "one hint more, or hint n"),
@@ -40,7 +42,7 @@ COMMANDS = {
     "bench": Command(
         "",
         "time that engine against the reference",
-        (*ENGINE, "--requests", "--new-tokens", "--blocks", "--rounds", "--output", "--json"),
+        (*ENGINE, "--requests", "--new-tokens", "--blocks", "--rounds", "--output", "--json", *TABLE),
     ),
     "list": Command("", "all exercises", ("--json",)),
     "doctor": Command("", "whether this machine can run the judge"),
@@ -64,9 +66,12 @@ ENGINE_OPTIONS = {
     "--blocks N": "engine, bench: blocks in the pool; as many as all requests need unless given",
     "--new-tokens N": "engine, bench: how many tokens each request gets",
     "--prompt TEXT": "engine: a text to continue; may be given several times",
-    "--requests N": "bench: how many requests at once",
+    "--requests N": "bench: how many requests at once; with --systems several, commas between",
     "--rounds N": "bench: how many rounds of each engine, in turn",
     "--output FILE": "bench: where to write the results, as JSON",
+    "--systems NAMES": "bench: systems side by side: all, or names that python -m course.bench --help shows",
+    "--vllm-python PATH": "bench: an interpreter that has vLLM, or a folder of packages for this one",
+    "--ctranslate2-python PATH": "bench: the same for CTranslate2",
     "--interpret": "use the Triton kernels on a CPU, in Triton's own interpreter (slow)",
     "--unproven": "use what you wrote even where its checks fail: to find out where it goes wrong",
 }
@@ -138,18 +143,27 @@ def find_id(typed: str, ids: Iterable[str]) -> str:
 
 
 def help_lines() -> list[str]:
-    width = max(len(name) for name in [*_ALL, *(f"{name} {each.takes}" for name, each in COMMANDS.items())]) + 2
-    lines = ["", f"{command()} [command]", ""]
-    lines += [f"  {f'{name} {each.takes}':<{width}}{each.does}" for name, each in COMMANDS.items()]
-    lines += ["", *(f"  {name:<{width}}{text}" for name, text in OPTIONS.items())]
-    lines += ["", "engine, parity, bench:", ""]
-    lines += [f"  {name:<{width}}{text}" for name, text in ENGINE_OPTIONS.items()]
+    commands = {f"{name} {each.takes}".rstrip(): each.does for name, each in COMMANDS.items()}
     return [
-        *lines,
+        "",
+        f"{command()} [command]",
+        "",
+        *_columns(commands),
+        "",
+        *_columns(OPTIONS),
+        "",
+        "engine, parity, bench:",
+        "",
+        *_columns(ENGINE_OPTIONS),
         "",
         "Exit status: 0 passed, 1 failed, 2 something else is wrong (this machine, the command line).",
         "",
     ]
+
+
+def _columns(texts: Mapping[str, str]) -> list[str]:
+    width = max(map(len, texts)) + 2
+    return [f"  {name:<{width}}{text}" for name, text in texts.items()]
 
 
 def _operands(name: str, words: list[str]) -> tuple[str | None, int | None]:

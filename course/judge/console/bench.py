@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from course.assembly.worker import Worker, working
-from course.bench.results import record
+from course.bench.results import record, write
 from course.bench.rounds import Disagreement, Measured, Round, Spread, measure
 from course.bench.workload import Workload, make_workload
 from course.judge.console.arguments import UsageError
@@ -62,7 +61,7 @@ def run_bench(screen: Terminal, out: Terminal | None, progress: Progress, settin
         results = record(measured, workload, session.machine, details)
         screen.write(["", *_table(measured), "", *sentence(screen, _verdict(results, workload)), ""])
         if settings.output:
-            Path(settings.output).write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+            write(results, Path(settings.output))
             screen.write([f"The results, with every raw time, are in {settings.output}.", ""])
         if out is not None:
             print_json(out, results)

@@ -6,7 +6,6 @@ from course.judge.console.answers import place_to_write, read_answer
 from course.judge.console.invocation import command
 from course.judge.console.progress import Progress
 from course.judge.console.prose import heading, markdown, sentence
-from course.judge.console.standing import next_standing, standings
 from course.judge.console.terminal import Terminal
 from course.judge.console.verdict import next_row
 from course.judge.exercise import Exercise
@@ -15,13 +14,11 @@ ALL_PASSED = "Every exercise is passed: the parts of the engine are yours."
 KINDS = ("the idea", "the place", "nearly the code")
 
 
-def show_next(terminal: Terminal, progress: Progress, time_limit: float | None) -> int:
-    """Print the next exercise: its task, where to write, and the command that judges it."""
-    standing = next_standing(standings(progress, time_limit))
-    if standing is None:
+def show_task(terminal: Terminal, exercise: Exercise | None) -> int:
+    """Print an exercise's task, where to write, and the command that judges it; None when all are passed."""
+    if exercise is None:
         terminal.write(["", *sentence(terminal, ALL_PASSED), ""])
         return 0
-    exercise = standing.exercise
     answer = read_answer(exercise.module)
     line, symbol = place_to_write(exercise, answer)
     title = heading(terminal, f"{exercise.id}: {exercise.title} ({exercise.difficulty})")

@@ -1,10 +1,12 @@
-"""Markdown, as far as tasks and hints use it, as lines for a terminal: paragraphs, bullets, fences, code, emphasis."""
+"""Markdown, as far as tasks and hints use it, as lines for a terminal: paragraphs, items, tables, fences, code."""
 
 from __future__ import annotations
 
 import re
 
 from course.judge.console.terminal import Terminal
+
+ITEM = re.compile(r"(-|\d+\.) ")
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -48,16 +50,40 @@ def markdown(terminal: Terminal, text: str, indent: int = 2) -> list[str]:
         if block[:1] == ["```"]:
             result += [f"{first}  {line}" for line in block[1:]]
             continue
+        if block[0].startswith("|"):
+            result += [first + line for line in _table(terminal, block, terminal.width - indent)]
+            continue
         words = " ".join(block)
-        if words.startswith("- "):
-            words, first, rest = words[2:], f"{first}{terminal.symbol('bullet')} ", f"{rest}  "
+        if item := ITEM.match(words):
+            mark = terminal.symbol("bullet") if item[1] == "-" else item[1]
+            words, first, rest = words[item.end() :], f"{first}{mark} ", rest + " " * (len(mark) + 1)
         lines = styled(terminal, wrap(words, terminal.width - len(first)))
         result += [(rest if number else first) + line for number, line in enumerate(lines)]
     return result
 
 
+def _table(terminal: Terminal, lines: list[str], width: int) -> list[str]:
+    """Return a table with its columns one below the other; where that is too wide, each row is an item."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not re.match(r"[|:\- ]+$", line)]
+    cells = [[(styled(terminal, [cell])[0], _visible(terminal, cell)) for cell in row] for row in rows]
+    widths = [max(size for _, size in column) for column in zip(*cells, strict=True)]
+    if sum(widths) + 2 * (len(widths) - 1) <= width:
+        return [
+            "  ".join(text + " " * (room - size) for (text, size), room in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+    mark = terminal.symbol("bullet")
+    items = [styled(terminal, wrap(": ".join(filter(None, row)), width - 2)) for row in rows[1:]]
+    return [f"{' ' if number else mark} {line}" for item in items for number, line in enumerate(item)]
+
+
+def _visible(terminal: Terminal, text: str) -> int:
+    """Return how many places `styled` text takes."""
+    return len(re.sub(r"[`*]" if terminal.color else r"\*(?=\*)", "", text))
+
+
 def _blocks(lines: list[str]) -> list[list[str]]:
-    """Return paragraphs and bullets, each a list of its lines; an empty line stays, a fence keeps its mark first."""
+    """Return paragraphs and items, each a list of its lines; an empty line stays, a fence keeps its mark first."""
     blocks: list[list[str]] = [[]]
     fenced = False
     for line in lines:
@@ -68,7 +94,7 @@ def _blocks(lines: list[str]) -> list[list[str]]:
             blocks[-1].append(line)
         elif not line.strip():
             blocks += [[""], []]
-        elif line.startswith("- "):
+        elif ITEM.match(line):
             blocks.append([line])
         else:
             blocks[-1].append(line.strip())

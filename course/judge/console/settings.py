@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from course.judge.console.arguments import Request, UsageError
+from course.judge.console.arguments import TABLE, Request, UsageError
 from course.judge.exercise import ROOT
 
 SMALL_MODEL = str(ROOT / "course" / "model")
@@ -37,6 +37,9 @@ class Settings(NamedTuple):
 def read_settings(request: Request) -> Settings:
     """Return the settings; `UsageError` when one makes no sense."""
     values = {name: given[-1] for name, given in request.values.items()}
+    for option in TABLE:
+        if option in values:
+            raise UsageError(f"{option} is for the table of many systems: say which with --systems, for example all.")
     is_random = "--random" in request.options
     return Settings(
         model=values.get("--model", "gpt2" if is_random else SMALL_MODEL),
