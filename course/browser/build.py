@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from course.browser import exercises
-from course.browser.archive import build_archive
+from course.browser.archive import ENGINE, build_archives
 from course.browser.bytecode import PYODIDE, pyodide_version
 from course.browser.completions import completions
 from course.browser.library import build_library
@@ -47,7 +47,8 @@ def build() -> None:
     for name, fragment in speed_fragments().items():
         fragments.write(name, fragment)
     put("completions.json", completions())
-    put("course.zip", build_archive())
+    for name, archive in build_archives().items():
+        put(f"archives/{name}.zip", archive)
     put("library.bin", build_library())
     put("notices.txt", notices())
     for name in ("config.json", "model.safetensors"):
@@ -59,7 +60,7 @@ def build() -> None:
             digest.update(source.read_bytes())
     constants = {name: json.dumps(value) for name, value in pictures().items()}
     constants |= {"COURSE": json.dumps(exercises.course_version()), "CATALOGUE": exercises.catalogue()}
-    constants["ENGINE_MODULES"] = json.dumps(ENGINE_MODULES)
+    constants |= {"ENGINE_MODULES": json.dumps(ENGINE_MODULES), "ENGINE_ARCHIVES": json.dumps(ENGINE)}
     constants["MODEL_BYTES"] = json.dumps((MODEL / "model.safetensors").stat().st_size)
     digest.update(json.dumps(constants).encode())
     _bundle(digest.hexdigest()[:12], constants)

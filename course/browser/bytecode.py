@@ -25,13 +25,16 @@ def pyodide_version() -> str:
     return str(json.loads((PYODIDE / "package.json").read_text("utf-8"))["version"])
 
 
-def compile_sources(sources: Mapping[str, bytes], place: str) -> dict[str, bytes]:
+def compile_sources(sources: Mapping[str, bytes], place: str, optimize: int = 0) -> dict[str, bytes]:
     """Return the `.pyc` of each source, by the source's name; tracebacks will name the code `place/name`.
+
+    `optimize` is that of `compile`: 2 leaves out asserts and docstrings.
 
     `CalledProcessError` when a source does not compile.
     """
     given = pack(sources)
-    digest = hashlib.sha256(f"{pyodide_version()} {place}\n".encode() + SCRIPT.read_bytes() + given).hexdigest()
+    settings = f"{pyodide_version()} {place} {optimize}\n".encode()
+    digest = hashlib.sha256(settings + SCRIPT.read_bytes() + given).hexdigest()
     label = place.strip("/").replace("/", "-")
     kept = CACHE / f"{label}-{digest[:20]}.zip"
     if not kept.is_file():
@@ -39,7 +42,8 @@ def compile_sources(sources: Mapping[str, bytes], place: str) -> dict[str, bytes
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             sources_zip, compiled_zip = Path(folder, "sources.zip"), Path(folder, "compiled.zip")
             sources_zip.write_bytes(given)
-            find_node().run(["node", str(SCRIPT), str(PYODIDE), place, str(sources_zip), str(compiled_zip)])
+            arguments = (PYODIDE, place, optimize, sources_zip, compiled_zip)
+            find_node().run(["node", str(SCRIPT), *map(str, arguments)])
             for earlier in CACHE.glob(f"{label}-*.zip"):
                 earlier.unlink()
             compiled_zip.replace(kept)

@@ -7,6 +7,7 @@ import re
 import textwrap
 import tomllib
 
+from course.browser.archive import exercise_archives
 from course.browser.output import ROOT
 from course.judge.exercise import Exercise, load_exercises
 from course.judge.stub import exercise_solution, exercise_stub, symbol_sources
@@ -70,6 +71,7 @@ def data(exercise: Exercise) -> str:
         "file": exercise.file,
         "time_limit": exercise.time_limit,
         "runs_in_page": exercise.runs_in_page,
+        "archives": exercise_archives(exercise),
         "stub": stub,
         "stub_hash": hashlib.sha256(stub.encode()).hexdigest()[:16],
         "promises": exercise.promises,

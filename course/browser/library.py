@@ -1,5 +1,7 @@
 """Makes the standard library that the page's Python starts with: as bytecode, without what no answer needs.
 
+Docstrings and asserts are left out of it too, as by `python -OO`; an answer keeps its own.
+
 It is one zip, stored and then compressed as a whole, which comes out smaller than a zip of compressed files. The page
 decompresses it itself, because many hosts send an archive as it is.
 """
@@ -43,5 +45,5 @@ def build_library() -> bytes:
     """Return the library as a gzip of a zip of `.pyc` files."""
     with zipfile.ZipFile(PYODIDE / "python_stdlib.zip") as stock:
         sources = {name: stock.read(name) for name in stock.namelist() if name.endswith(".py") and is_kept(name)}
-    compiled = compile_sources(sources, "/lib/python314.zip")
+    compiled = compile_sources(sources, "/lib/python314.zip", optimize=2)
     return gzip.compress(pack({f"{name}c": bytecode for name, bytecode in compiled.items()}), compresslevel=9, mtime=0)

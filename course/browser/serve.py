@@ -14,7 +14,11 @@ from pathlib import Path
 from course.browser.output import ROOT
 
 FIRST_PORT, LAST_PORT = 8000, 8099
-WATCHED = ("course/browser/src", "course/exercises", "course/judge", "solutions")
+WATCHED = (
+    "course/browser/src",
+    *(f"course/{name}" for name in ("emulator", "exercises", "judge", "page_engine")),
+    "solutions",
+)
 BUILD = [sys.executable, "-m", "course.browser.build"]
 
 

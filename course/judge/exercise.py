@@ -91,9 +91,10 @@ def load_exercises() -> tuple[Exercise, ...]:
 
 def find_exercise(exercise_id: str) -> Exercise:
     """Return one exercise; `KeyError` when there is none of that id."""
-    if exercise_id not in exercise_ids():
+    path = FOLDER / exercise_id / "exercise.toml"
+    if not path.is_file():
         raise KeyError(exercise_id)
-    return _load(FOLDER / exercise_id / "exercise.toml")
+    return _load(path)
 
 
 def reference_path(module: str) -> Path:

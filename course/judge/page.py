@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from course.judge import run
 from course.judge.agent import Agent
 from course.judge.exercise import find_exercise
 from course.judge.report import Report
-from course.judge.run import run_checks
 
 
 class LocalChannel:
@@ -24,6 +24,13 @@ class LocalChannel:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._agent.handle(request)
+
+
+def prepare(exercise_id: str) -> None:
+    """Import all that a check of the exercise will, so that no run pays for it."""
+    exercise = find_exercise(exercise_id)
+    run.prepare(exercise, LocalChannel())
+    _ = exercise.checks
 
 
 def check(exercise_id: str, source: str, post: Callable[[str], object]) -> str:
@@ -40,7 +47,7 @@ def check(exercise_id: str, source: str, post: Callable[[str], object]) -> str:
             post(json.dumps(pending))
             pending.clear()
 
-    report = run_checks(find_exercise(exercise_id), source, LocalChannel(), listen)
+    report = run.run_checks(find_exercise(exercise_id), source, LocalChannel(), listen)
     return json.dumps(report.as_dict())
 
 

@@ -32,7 +32,7 @@ def run_checks(
 
     channel.on_output = lambda text: emit(["output", text])
     try:
-        reply = _prepare(exercise, channel, executor)
+        reply = prepare(exercise, channel, executor)
         if "raised" not in reply:
             reply = channel.ask(
                 {"do": "load", "module": exercise.module, "symbols": list(exercise.symbols), "source": source}
@@ -56,7 +56,7 @@ def run_checks(
     return report
 
 
-def _prepare(exercise: Exercise, channel: Channel, executor: str | None) -> dict[str, Any]:
+def prepare(exercise: Exercise, channel: Channel, executor: str | None = None) -> dict[str, Any]:
     """Have the agent import what the answer is run beside, and return its reply."""
     beside = exercise.folder / "beside.py"
     return channel.ask(

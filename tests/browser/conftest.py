@@ -29,7 +29,7 @@ PAGES = {
     7: "int8-kv/",
 }
 # What only a Python needs, in the addresses of its files.
-PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/course.zip")
+PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/archives/")
 # A cold start of Python on a busy machine with two cores; waiting ends as soon as the thing is there.
 PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)

@@ -25,9 +25,11 @@ async ([source, patience]) => {
     const status = element.querySelector(".bench-status");
     await element.ready;
     element.source = source;
-    const run = element.check();
-    while (!status.textContent.startsWith("Running")) await new Promise((resolve) => setTimeout(resolve, 10));
-    await new Promise((resolve) => setTimeout(resolve, patience));
+    let isOver = false;
+    const run = element.check().finally(() => (isOver = true));
+    const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
+    while (!isOver && !status.textContent.startsWith("Running")) await pause(10);
+    await pause(patience);
     element.stop();
     return run;
 }
@@ -57,6 +59,11 @@ def times_asked(visit, name: str) -> int:
     return sum(name in url for url in visit.requests)
 
 
+def archives_asked(visit) -> list[str]:
+    """Return the archives of the course's Python that were fetched, as often as they were."""
+    return sorted(re.findall(r"/archives/(\w+)\.zip", " ".join(visit.requests)))
+
+
 def pythons_left(visit, at_most: int) -> int:
     """Return how many Pythons there are, once there are `at_most` or after ten seconds: a killed one takes a moment."""
     for _ in range(100):
@@ -80,8 +87,75 @@ def test_ten_stops_in_a_row_and_no_run_is_taken_for_another(visit):
         assert report["status"] == "pass"
         assert set(re.findall(r"(?:run|whole) \d", output(report))) == {f"whole {number}"}
     assert pythons_left(visit, at_most=2) <= 2, "killed Pythons are still there"
-    for name in ("pyodide.asm.wasm", "library.bin", "course.zip"):
+    for name in ("pyodide.asm.wasm", "library.bin"):
         assert times_asked(visit, name) == 1, f"{name} was fetched again"
+    assert archives_asked(visit) == ["block_table", "judge"]
+
+
+def test_an_exercise_asks_for_the_judge_and_its_own_file(visit):
+    bench = visit.exercise("kv-bytes")
+    bench.write(exercise_solution("kv-bytes"))
+    assert not visit.asked_for_python()
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+    assert archives_asked(visit) == ["judge", "utilization"]
+
+
+def test_the_emulator_is_fetched_once_for_the_exercises_that_run_in_it(visit):
+    visit.exercise("triton-slot-write")
+    for name in ("triton-slot-write", "find-mask"):
+        bench = visit.bench(name)
+        bench.write(exercise_solution(name))
+        bench.check()
+        expect(bench.status).to_have_text(re.compile("^Passed"))
+    assert archives_asked(visit) == ["emulator", "find_mask", "judge", "triton_slot_write"]
+
+
+def test_an_exercise_that_the_reader_turns_to_is_prepared_before_the_check(visit):
+    bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
+    other.editor.click()
+    assert not visit.asked_for_python(), "without a check there is no Python"
+    bench.write(exercise_solution("slot-mapping"))
+    bench.check()
+    with visit.page.expect_request_finished(lambda request: "/archives/block_pool.zip" in request.url):
+        other.editor.click()
+    other.write(exercise_solution("block-pool"))
+    other.check()
+    expect(other.status).to_have_text(re.compile("^Passed"))
+    assert archives_asked(visit) == ["block_pool", "block_table", "judge"]
+
+
+@pytest.mark.parametrize("name", ["judge", "utilization"])
+@pytest.mark.parametrize("answer", [{"status": 404}, {"status": 200, "body": "<!doctype html>Sign in first"}])
+def test_an_archive_that_does_not_come_is_said_and_tried_again(visit, name, answer):
+    bench = visit.exercise("kv-bytes")
+    bench.write(exercise_solution("kv-bytes"))
+    visit.context.route(f"**/archives/{name}.zip*", lambda route: route.fulfill(**answer))
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Python could not be loaded"))
+    expect(bench.verdict).to_contain_text(f"{name}.zip")
+    visit.errors.clear()  # the browser's own words on the answer
+    visit.context.unroute(f"**/archives/{name}.zip*")
+    bench.check()
+    expect(bench.status).to_have_text(re.compile("^Passed"))
+
+
+def test_a_damaged_python_is_replaced_before_another_exercise(visit):
+    bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
+    bench.write(slot_mapping("import sys; sys.path_hooks.clear(); sys.path_importer_cache.clear()"))
+    bench.check()
+    other.write(exercise_solution("block-pool"))
+    other.check()
+    expect(other.status).to_have_text(re.compile("^Passed"))
+
+
+def test_a_deaf_python_is_replaced_before_another_exercise(visit):
+    bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
+    bench.write(slot_mapping("import js; js.close()"))
+    bench.check()
+    other.write(exercise_solution("block-pool"))
+    other.check()
+    expect(other.status).to_have_text(re.compile("^Passed"))
 
 
 def test_the_next_python_knows_nothing_of_the_one_before(visit):
@@ -103,6 +177,14 @@ def test_the_library_has_what_an_answer_may_import(chapter):
     bench.write(exercise_solution("slot-mapping") + imports)
     bench.check()
     expect(bench.status).to_have_text(re.compile("^Passed"))
+
+
+def test_an_answer_keeps_its_docstrings_and_asserts(chapter):
+    bench = chapter.bench("slot-mapping")
+    bench.write(slot_mapping("print(slot_mapping.__doc__)", "assert not blocks, 'as it is said'"))
+    verdict = bench.check()
+    expect(verdict).to_contain_text("raised AssertionError")
+    expect(verdict).to_contain_text("Return the slots of the last")
 
 
 def test_a_module_that_is_left_out_is_named(chapter):

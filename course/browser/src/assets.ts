@@ -1,4 +1,4 @@
-/** Addresses of the files beside this bundle, so that the site works under any path. */
+/** The files beside this bundle, by addresses that work wherever the site is. */
 
 /** A digest of everything that was built; it keeps a stale file of an older build out of a newer one. */
 declare const BUILD: string;
@@ -7,6 +7,12 @@ export function asset(path: string): string {
   const address = new URL(path, import.meta.url);
   address.searchParams.set("v", BUILD);
   return address.href;
+}
+
+export async function get(address: string): Promise<Response> {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${new URL(address).pathname} answered ${response.status}`);
+  return response;
 }
 
 /** The folder of Pyodide's files; its name carries Pyodide's version, and Pyodide adds file names to it. */

@@ -1,5 +1,6 @@
 /** What the benchmark's two pages do: one makes the course's Python, the other a stock Pyodide. The site has no use for it. */
 
+import { loadExercise } from "./exercise";
 import { Python } from "./python";
 
 /** Make a Python; returns when it is ready, and how to end it. */
@@ -7,7 +8,7 @@ type Make = () => Promise<() => void>;
 
 async function course(): Promise<() => void> {
   const python = new Python();
-  await python.ready;
+  await python.prepare(await loadExercise("kv-bytes"));
   return () => python.kill();
 }
 

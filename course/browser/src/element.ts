@@ -68,6 +68,7 @@ export class CourseExercise extends HTMLElement {
       reset: () => this.#reset(),
       compare: () => this.#reference?.reveal(),
     }));
+    bench.root.addEventListener("focusin", () => runner.expect(exercise));
     stub.after(bench.root);
     this.#reference?.root.remove();
     this.#reference = new ReferenceFold(exercise, {

@@ -14,6 +14,8 @@ export interface Exercise {
   time_limit: number;
   /** Whether a page can judge it: what needs PyTorch is judged in a clone. */
   runs_in_page: boolean;
+  /** The archives of Python that its check needs beside the judge's. */
+  archives: string[];
   stub: string;
   stub_hash: string;
   /** Every check's name and what it promises, in the order in which they run. */

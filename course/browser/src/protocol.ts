@@ -5,14 +5,18 @@ export interface Runtime {
   wasm: WebAssembly.Module;
   /** The standard library, a zip of bytecode. */
   library: ArrayBuffer;
-  /** The judge, the exercises and the reference, likewise. */
-  course: ArrayBuffer;
+  /** The archive that every check needs: the judge. */
+  judge: ArrayBuffer;
 }
 
 /** The first message to a worker. */
 export type Start = { kind: "start"; runtime: Runtime };
 
 export type Request =
+  /** Put more of the course's code beside the judge: `archives.ts`. */
+  | { kind: "unpack"; run: number; archives: ArrayBuffer[] }
+  /** Import what a check of the exercise will. Its archives are unpacked. */
+  | { kind: "prepare"; run: number; exercise: string }
   | { kind: "check"; run: number; exercise: string; source: string }
   | { kind: "lost"; run: number; exercise: string; events: string; reason: LostReason }
   /** Load the engine's model; it stays for all runs of the engine. */
@@ -29,7 +33,7 @@ export type Message =
   | { kind: "ready" }
   /** Python could not be started; nothing more will come. */
   | { kind: "broken"; message: string }
-  /** The answer is about to run: its time starts here. */
+  /** The request is taken up. In a check, the answer's time starts here. */
   | { kind: "started"; run: number }
   /** As JSON: what the answer did since the last message, or which function of the reader's the engine is in. */
   | { kind: "events"; run: number; events: string }

@@ -1,6 +1,9 @@
 /** A Python in a worker, seen from the page: it becomes ready, takes one request at a time, and can be killed. */
 
+import { loadArchive } from "./archives";
 import { asset } from "./assets";
+import type { Model } from "./engine/model";
+import type { Exercise } from "./exercise";
 import type { LostReason, Message, Request, Start } from "./protocol";
 import { loadRuntime } from "./runtime";
 
@@ -12,9 +15,17 @@ export interface RunListener {
 /** The interpreter ended, or was ended, before it had answered. */
 export class Gone extends Error {}
 
+/** The worker does not take a request up: an answer has closed it. */
+export class Deaf extends Gone {}
+
+/** A worker that is ready takes up a request at once; one that has not after this long never will. */
+const ANSWERS_WITHIN_MS = 3000;
+
 interface Pending {
   run: number;
   listener: RunListener;
+  /** Until the request is taken up. */
+  clock: ReturnType<typeof setTimeout>;
   resolve(report: string): void;
   reject(error: Error): void;
 }
@@ -24,12 +35,18 @@ export class Python {
   readonly ready: Promise<void>;
   /** False once it was killed, or broke. */
   alive = true;
+  /** An answer has run in it. */
+  hasRun = false;
 
   readonly #worker: Worker;
   readonly #loading = Promise.withResolvers<void>();
   #loaded = false;
   #pending: Pending | null = null;
   #runs = 0;
+  /** Settles when the last request that was made has been answered. */
+  #idle: Promise<unknown> = Promise.resolve();
+  readonly #unpacked = new Set<string>();
+  readonly #prepared = new Map<string, Promise<void>>();
   #hasModel = false;
 
   constructor() {
@@ -50,25 +67,43 @@ export class Python {
     });
   }
 
-  /** Run every check of an exercise on `source` and return the report, as JSON text. */
+  /**
+   * Fetch, unpack and import what a check of the exercise needs, once; what failed is tried again the next time.
+   *
+   * A Python that cannot take in what was fetched is broken, and ends.
+   */
+  prepare(exercise: Exercise): Promise<void> {
+    let prepared = this.#prepared.get(exercise.id);
+    if (!prepared) {
+      prepared = this.#prepare(exercise);
+      prepared.catch(() => this.#prepared.delete(exercise.id));
+      this.#prepared.set(exercise.id, prepared);
+    }
+    return prepared;
+  }
+
+  /** Run every check of an exercise on `source` and return the report, as JSON text. The exercise is prepared. */
   check(exercise: string, source: string, listener: RunListener): Promise<string> {
+    this.hasRun = true;
     return this.#ask((run) => ({ kind: "check", run, exercise, source }), listener);
   }
 
-  /** Return the report, as JSON text, of a run that another Python did not survive. */
+  /** Return the report, as JSON text, of a run that another Python did not survive. The exercise is prepared. */
   lost(exercise: string, events: string, reason: LostReason): Promise<string> {
     return this.#ask((run) => ({ kind: "lost", run, exercise, events, reason }), {});
   }
 
   /** Load the engine's model. It is this Python's from then on. */
-  async loadModel(config: string, weights: ArrayBuffer): Promise<void> {
+  async loadModel({ config, weights, archives }: Model): Promise<void> {
     if (this.#hasModel) return;
+    await this.#unpack(archives);
     await this.#ask((run) => ({ kind: "model", run, config, weights }), {});
     this.#hasModel = true;
   }
 
   /** Begin a run of the engine; the answer says whose its parts are. `listener.events` hears where the reader's are. */
   startEngine(settings: string, answers: string, listener: RunListener): Promise<string> {
+    this.hasRun = true;
     return this.#ask((run) => ({ kind: "engine", run, settings, answers }), listener);
   }
 
@@ -81,10 +116,32 @@ export class Python {
     this.#end(new Gone());
   }
 
+  async #prepare({ id, archives }: Exercise): Promise<void> {
+    await this.#unpack(archives);
+    await this.#ask((run) => ({ kind: "prepare", run, exercise: id }), {}).catch((error: Error) => this.#break(error));
+  }
+
+  async #unpack(names: readonly string[]): Promise<void> {
+    const missing = names.filter((name) => !this.#unpacked.has(name));
+    const [archives] = await Promise.all([Promise.all(missing.map(loadArchive)), this.ready]);
+    if (missing.length === 0) return;
+    await this.#ask((run) => ({ kind: "unpack", run, archives }), {}).catch((error: Error) => this.#break(error));
+    for (const name of missing) this.#unpacked.add(name);
+  }
+
+  /** Make a request, when the one before has been answered. */
   #ask(request: (run: number) => Request, listener: RunListener): Promise<string> {
+    const answer = this.#idle.then(() => this.#post(request, listener));
+    this.#idle = answer.catch(() => {});
+    return answer;
+  }
+
+  #post(request: (run: number) => Request, listener: RunListener): Promise<string> {
+    if (!this.alive) return Promise.reject(new Gone());
     return new Promise((resolve, reject) => {
       const run = ++this.#runs;
-      this.#pending = { run, listener, resolve, reject };
+      const clock = setTimeout(() => this.#end(new Deaf("the worker does not answer")), ANSWERS_WITHIN_MS);
+      this.#pending = { run, listener, clock, resolve, reject };
       this.#worker.postMessage(request(run));
     });
   }
@@ -101,6 +158,7 @@ export class Python {
     if (!pending || message.run !== pending.run) return;
     switch (message.kind) {
       case "started":
+        clearTimeout(pending.clock);
         return pending.listener.started?.();
       case "events":
         return pending.listener.events?.(message.events);
@@ -115,10 +173,16 @@ export class Python {
     }
   }
 
+  #break(error: Error): never {
+    this.#end(error);
+    throw error;
+  }
+
   #end(error: Error): void {
     this.alive = false;
     this.#worker.terminate();
     this.#loading.reject(error);
+    clearTimeout(this.#pending?.clock);
     this.#pending?.reject(error);
     this.#pending = null;
   }

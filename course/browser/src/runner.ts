@@ -42,6 +42,11 @@ export class Runner {
     return turn;
   }
 
+  /** The reader has turned to an exercise: let the Python that is there, if one is, get ready to check it. */
+  expect(exercise: Exercise): void {
+    if (this.#python?.alive && exercise.runs_in_page) void this.#python.prepare(exercise);
+  }
+
   /** Lend a Python that no check is running in; `takeBack` it, alive or not. Checks go on in another one meanwhile. */
   async lend(): Promise<Python> {
     const python = this.#busy ? (this.#spare?.alive ? this.#spare : new Python()) : this.#take();
@@ -60,9 +65,9 @@ export class Runner {
   }
 
   async #run(exercise: Exercise, source: string, signal: AbortSignal, tell: (phase: Phase) => void): Promise<string> {
-    const python = await this.#ready(signal, tell);
+    const python = await this.#ready(exercise, signal, tell);
     tell("running");
-    const spare = setTimeout(() => (this.#spare ??= new Python()), SPARE_AFTER_MS);
+    const spare = setTimeout(() => void (this.#spare ??= new Python()).prepare(exercise), SPARE_AFTER_MS);
     const outcome = await watch(python, exercise, source, signal).finally(() => clearTimeout(spare));
     if (outcome.kind === "report") return outcome.report;
 
@@ -70,19 +75,30 @@ export class Runner {
     // A deaf Python has not seen this answer yet: the next one shall.
     if (outcome.kind === "deaf") return this.#run(exercise, source, signal, tell);
     tell(outcome.reason);
-    const next = this.#take();
-    await loaded(next);
+    const next = await this.#prepared(exercise);
     return next.lost(exercise.id, outcome.events, outcome.reason);
   }
 
-  async #ready(signal: AbortSignal, tell: (phase: Phase) => void): Promise<Python> {
+  async #ready(exercise: Exercise, signal: AbortSignal, tell: (phase: Phase) => void): Promise<Python> {
     if (signal.aborted) throw new StoppedEarly();
-    const python = this.#take();
     tell("loading");
-    const { promise, resolve } = Promise.withResolvers<void>();
-    signal.addEventListener("abort", () => resolve(), { once: true });
-    await Promise.race([loaded(python), promise]);
+    const { promise: stopped, reject } = Promise.withResolvers<never>();
+    signal.addEventListener("abort", () => reject(new StoppedEarly()), { once: true });
+    const python = await Promise.race([this.#prepared(exercise), stopped]);
     if (signal.aborted) throw new StoppedEarly();
+    return python;
+  }
+
+  /** Return the Python to use now, when it has all that a check of the exercise needs. */
+  async #prepared(exercise: Exercise): Promise<Python> {
+    const python = this.#take();
+    try {
+      await python.prepare(exercise);
+    } catch (error) {
+      // An earlier answer has closed or damaged it: the next one is whole.
+      if (python.hasRun && !python.alive) return this.#prepared(exercise);
+      throw new NotLoaded(String(error));
+    }
     return python;
   }
 

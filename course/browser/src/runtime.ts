@@ -5,7 +5,8 @@
  * from scratch: no memory of a Python that ran is ever used again.
  */
 
-import { asset, pyodideFolder } from "./assets";
+import { loadArchive } from "./archives";
+import { asset, get, pyodideFolder } from "./assets";
 import type { Runtime } from "./protocol";
 
 let runtime: Promise<Runtime> | null = null;
@@ -20,18 +21,12 @@ export function loadRuntime(): Promise<Runtime> {
 }
 
 async function fetchRuntime(): Promise<Runtime> {
-  const [wasm, library, course] = await Promise.all([
+  const [wasm, library, judge] = await Promise.all([
     get(`${pyodideFolder()}pyodide.asm.wasm`).then(compile),
     get(asset("library.bin")).then(decompress),
-    get(asset("course.zip")).then((response) => response.arrayBuffer()),
+    loadArchive("judge"),
   ]);
-  return { wasm, library, course };
-}
-
-async function get(address: string): Promise<Response> {
-  const response = await fetch(address);
-  if (!response.ok) throw new Error(`${new URL(address).pathname} answered ${response.status}`);
-  return response;
+  return { wasm, library, judge };
 }
 
 /** Compile while the bytes arrive, which a browser does only for a host that names the type rightly. */

@@ -2,17 +2,14 @@
 
 import type { Exercise } from "./exercise";
 import type { LostReason } from "./protocol";
-import { Gone, type Python } from "./python";
+import { Deaf, Gone, type Python } from "./python";
 
 export type Outcome =
   | { kind: "report"; report: string }
   /** `events` is what had been heard of the run, as JSON. */
   | { kind: "lost"; reason: LostReason; events: string }
-  /** The worker does not answer: an earlier answer has closed it. */
+  /** The answer has not run: an earlier one has closed the worker. */
   | { kind: "deaf" };
-
-/** A worker that is ready takes up a request at once; one that has not after this long never will. */
-const ANSWERS_WITHIN_MS = 3000;
 
 /** Check `source`. The exercise's time begins when the answer begins to run. Rejects when the judge itself fails. */
 export function watch(python: Python, exercise: Exercise, source: string, signal: AbortSignal): Promise<Outcome> {
@@ -21,18 +18,21 @@ export function watch(python: Python, exercise: Exercise, source: string, signal
   const lose = (reason: LostReason) => resolve({ kind: "lost", reason, events: `[${events.join(",")}]` });
   const stop = () => lose("stopped");
 
-  let clock = setTimeout(() => resolve({ kind: "deaf" }), ANSWERS_WITHIN_MS);
+  let clock: ReturnType<typeof setTimeout> | undefined;
   signal.addEventListener("abort", stop);
   const report = python.check(exercise.id, source, {
     started: () => {
-      clearTimeout(clock);
       clock = setTimeout(() => lose("timeout"), exercise.time_limit * 1000);
     },
     events: (batch) => events.push(batch),
   });
   report.then(
     (text) => resolve({ kind: "report", report: text }),
-    (error: unknown) => (error instanceof Gone ? lose("exit") : reject(error)),
+    (error: unknown) => {
+      if (error instanceof Deaf) resolve({ kind: "deaf" });
+      else if (error instanceof Gone) lose("exit");
+      else reject(error);
+    },
   );
   return promise.finally(() => {
     clearTimeout(clock);

@@ -5,7 +5,9 @@ import type { Message, Request, Runtime, Start } from "./protocol";
 
 type Pyodide = typeof import("pyodide");
 
+/** `course/judge/page.py` */
 interface Judge {
+  prepare(exercise: string): void;
   check(exercise: string, source: string, post: (events: string) => void): string;
   lost(exercise: string, events: string, reason: string): string;
 }
@@ -18,6 +20,7 @@ interface Desk {
 
 interface Course {
   judge: Judge;
+  unpack(archive: ArrayBuffer): void;
   openDesk(config: string, weights: ArrayBuffer): Desk;
 }
 
@@ -37,7 +40,7 @@ const scripts = Promise.all([
   import(`${pyodideFolder()}pyodide.asm.mjs`),
 ]);
 
-async function start({ wasm, library, course }: Runtime): Promise<Course> {
+async function start({ wasm, library, judge: archive }: Runtime): Promise<Course> {
   const [{ loadPyodide }] = await scripts;
   const stdLibURL = URL.createObjectURL(new Blob([library]));
   const giveBack = lend(wasm);
@@ -52,17 +55,21 @@ async function start({ wasm, library, course }: Runtime): Promise<Course> {
     env: { HOME: "/home/pyodide", PYTHONDONTWRITEBYTECODE: "1" },
   }).finally(giveBack);
   URL.revokeObjectURL(stdLibURL);
-  python.unpackArchive(new Uint8Array(course), "zip", { extractDir: COURSE });
-  // Everything that the first check would import is imported now, so that no run pays for it.
+  const unpack = (content: ArrayBuffer) => python.unpackArchive(new Uint8Array(content), "zip", { extractDir: COURSE });
+  unpack(archive);
   const judge = python.runPython(`
 import sys
 sys.path.insert(0, ${JSON.stringify(COURSE)})
-from course.judge import exercise, page
-exercise.load_exercises()
+from course.judge import page
 page
 `) as Judge;
   return {
     judge,
+    unpack: (content) => {
+      unpack(content);
+      // What Python knows of folders that it has looked into. `importlib.invalidate_caches` needs more of the library.
+      python.runPython("import sys; sys.path_importer_cache.clear()");
+    },
     openDesk: (config, weights) => python.pyimport("course.page_engine.page").Desk(config, python.toPy(new Uint8Array(weights))) as Desk,
   };
 }
@@ -95,11 +102,17 @@ function post(events: string): void {
   send({ kind: "events", run, events });
 }
 
-function answer({ judge, openDesk }: Course, request: Request): string {
+function answer({ judge, unpack, openDesk }: Course, request: Request): string {
   run = request.run;
+  send({ kind: "started", run });
   switch (request.kind) {
+    case "unpack":
+      request.archives.forEach(unpack);
+      return "null";
+    case "prepare":
+      judge.prepare(request.exercise);
+      return "null";
     case "check":
-      send({ kind: "started", run: request.run });
       return judge.check(request.exercise, request.source, post);
     case "lost":
       return judge.lost(request.exercise, request.events, request.reason);

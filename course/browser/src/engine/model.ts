@@ -1,10 +1,16 @@
 /** The shipped model's files: fetched once a visit, when the engine is first started. */
 
-import { asset } from "../assets";
+import { loadArchive } from "../archives";
+import { asset, get } from "../assets";
+
+/** The archives that the engine is in, beside the judge's. */
+declare const ENGINE_ARCHIVES: string[];
 
 export interface Model {
   config: string;
   weights: ArrayBuffer;
+  /** The archives of the Python that runs it. */
+  archives: string[];
 }
 
 let model: Promise<Model> | null = null;
@@ -19,12 +25,10 @@ export function loadModel(): Promise<Model> {
 }
 
 async function fetchModel(): Promise<Model> {
-  const [config, weights] = await Promise.all([get("model/config.json"), get("model/model.safetensors")]);
-  return { config: await config.text(), weights: await weights.arrayBuffer() };
-}
-
-async function get(path: string): Promise<Response> {
-  const response = await fetch(asset(path));
-  if (!response.ok) throw new Error(`${path} answered ${response.status}`);
-  return response;
+  const [config, weights] = await Promise.all([
+    get(asset("model/config.json")).then((response) => response.text()),
+    get(asset("model/model.safetensors")).then((response) => response.arrayBuffer()),
+    ...ENGINE_ARCHIVES.map(loadArchive),
+  ]);
+  return { config, weights, archives: ENGINE_ARCHIVES };
 }

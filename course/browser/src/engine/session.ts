@@ -78,7 +78,7 @@ export class Session {
       return null;
     }
     try {
-      await python.loadModel(model.config, model.weights);
+      await python.loadModel(model);
       const begun = await watched(python, "the start", (listener) => python.startEngine(JSON.stringify(settings), JSON.stringify(answers.passing), listener));
       const { origins, failure } = JSON.parse(begun) as { origins: Origin[]; failure: string | null };
       if (failure !== null) throw new Failed(failure);
