@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Locator, expect
 
+from course import emulator
 from course.judge import executors, paged
 from course.judge.graft import load_file
 from course.judge.stub import reference_path
@@ -84,6 +86,14 @@ def test_every_step_is_the_kernel_s(visit: Any) -> None:
             assert drawn.locator(".tiles-pool .is-now").count() == step.last - step.first + 1
 
 
+@pytest.fixture
+def emulated() -> Iterator[None]:
+    emulator.install()
+    yield
+    emulator.uninstall()
+
+
+@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(("context_len", "new_tokens", "block_size", "tile"), SETTINGS)
 def test_the_kernel_loads_what_the_walk_says(context_len: int, new_tokens: int, block_size: int, tile: int) -> None:
     """The bytes that the reference moves on the emulator, with the picture's tiles, number by number."""
