@@ -140,18 +140,14 @@ def test_an_archive_that_does_not_come_is_said_and_tried_again(visit, name, answ
     expect(bench.status).to_have_text(re.compile("^Passed"))
 
 
-def test_a_damaged_python_is_replaced_before_another_exercise(visit):
+@pytest.mark.parametrize(
+    "harm",
+    ["import sys; sys.path_hooks.clear(); sys.path_importer_cache.clear()", "import js; js.close()"],
+    ids=["damaged", "deaf"],
+)
+def test_a_python_that_an_answer_harmed_is_replaced_before_another_exercise(visit, harm):
     bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
-    bench.write(slot_mapping("import sys; sys.path_hooks.clear(); sys.path_importer_cache.clear()"))
-    bench.check()
-    other.write(exercise_solution("block-pool"))
-    other.check()
-    expect(other.status).to_have_text(re.compile("^Passed"))
-
-
-def test_a_deaf_python_is_replaced_before_another_exercise(visit):
-    bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
-    bench.write(slot_mapping("import js; js.close()"))
+    bench.write(slot_mapping(harm))
     bench.check()
     other.write(exercise_solution("block-pool"))
     other.check()
