@@ -1,19 +1,9 @@
 /** Python's code in zips, which `course/browser/archive.py` packs: each is fetched once, when it is first needed. */
 
 import { asset, get } from "./assets";
+import { onceEach } from "./once";
 
-const archives = new Map<string, Promise<ArrayBuffer>>();
-
-/** Load an archive once; a failed load is tried again the next time. */
-export function loadArchive(name: string): Promise<ArrayBuffer> {
-  let archive = archives.get(name);
-  if (!archive) {
-    archive = fetchArchive(name);
-    archive.catch(() => archives.delete(name));
-    archives.set(name, archive);
-  }
-  return archive;
-}
+export const loadArchive = onceEach(fetchArchive);
 
 async function fetchArchive(name: string): Promise<ArrayBuffer> {
   const path = `archives/${name}.zip`;

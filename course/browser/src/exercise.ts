@@ -1,6 +1,7 @@
 /** What the build writes about an exercise, and the report of a check; both are made by `course/judge`. */
 
 import { asset } from "./assets";
+import { onceEach } from "./once";
 
 export interface Exercise {
   id: string;
@@ -62,18 +63,7 @@ export interface Call {
   state: Record<string, unknown> | null;
 }
 
-const loaded = new Map<string, Promise<Exercise>>();
-
-/** Fetch an exercise once; a failed fetch is tried again the next time. */
-export function loadExercise(id: string): Promise<Exercise> {
-  let exercise = loaded.get(id);
-  if (!exercise) {
-    exercise = fetchExercise(id);
-    exercise.catch(() => loaded.delete(id));
-    loaded.set(id, exercise);
-  }
-  return exercise;
-}
+export const loadExercise = onceEach(fetchExercise);
 
 async function fetchExercise(id: string): Promise<Exercise> {
   return (await fetchJson(`exercises/${id}.json`)) as Exercise;

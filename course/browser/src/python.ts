@@ -4,6 +4,7 @@ import { loadArchive } from "./archives";
 import { asset } from "./assets";
 import type { Model } from "./engine/model";
 import type { Exercise } from "./exercise";
+import { onceEach } from "./once";
 import type { LostReason, Message, Request, Start } from "./protocol";
 import { loadRuntime } from "./runtime";
 
@@ -46,7 +47,6 @@ export class Python {
   /** Settles when the last request that was made has been answered. */
   #idle: Promise<unknown> = Promise.resolve();
   readonly #unpacked = new Set<string>();
-  readonly #prepared = new Map<string, Promise<void>>();
   #hasModel = false;
 
   constructor() {
@@ -72,15 +72,7 @@ export class Python {
    *
    * A Python that cannot take in what was fetched is broken, and ends.
    */
-  prepare(exercise: Exercise): Promise<void> {
-    let prepared = this.#prepared.get(exercise.id);
-    if (!prepared) {
-      prepared = this.#prepare(exercise);
-      prepared.catch(() => this.#prepared.delete(exercise.id));
-      this.#prepared.set(exercise.id, prepared);
-    }
-    return prepared;
-  }
+  readonly prepare = onceEach((exercise: Exercise) => this.#prepare(exercise));
 
   /** Run every check of an exercise on `source` and return the report, as JSON text. The exercise is prepared. */
   check(exercise: string, source: string, listener: RunListener): Promise<string> {

@@ -7,18 +7,10 @@
 
 import { loadArchive } from "./archives";
 import { asset, get, pyodideFolder } from "./assets";
+import { onceEach } from "./once";
 import type { Runtime } from "./protocol";
 
-let runtime: Promise<Runtime> | null = null;
-
-/** Load the runtime once; a failed load is tried again the next time. */
-export function loadRuntime(): Promise<Runtime> {
-  if (!runtime) {
-    runtime = fetchRuntime();
-    runtime.catch(() => (runtime = null));
-  }
-  return runtime;
-}
+export const loadRuntime = onceEach<void, Runtime>(fetchRuntime);
 
 async function fetchRuntime(): Promise<Runtime> {
   const [wasm, library, judge] = await Promise.all([

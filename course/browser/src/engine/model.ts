@@ -2,6 +2,7 @@
 
 import { loadArchive } from "../archives";
 import { asset, get } from "../assets";
+import { onceEach } from "../once";
 
 /** The archives that the engine is in, beside the judge's. */
 declare const ENGINE_ARCHIVES: string[];
@@ -13,16 +14,7 @@ export interface Model {
   archives: string[];
 }
 
-let model: Promise<Model> | null = null;
-
-/** Load the model once; a failed load is tried again the next time. */
-export function loadModel(): Promise<Model> {
-  if (!model) {
-    model = fetchModel();
-    model.catch(() => (model = null));
-  }
-  return model;
-}
+export const loadModel = onceEach<void, Model>(fetchModel);
 
 async function fetchModel(): Promise<Model> {
   const [config, weights] = await Promise.all([
