@@ -32,6 +32,13 @@ PAGES = {
 PYTHON = ("pyodide", "course/worker.js", "course/library.bin", "course/archives/")
 # A cold start of Python on a busy machine with two cores; waiting ends as soon as the thing is there.
 PATIENCE = 60_000
+# What stands below an element moves when the element draws itself, and a click that is under way is then lost. So a
+# page is handled once everything in it is drawn: by its own word, and for one frame more.
+IS_DRAWN = """() => document.readyState === "complete" && document.fonts.status === "loaded" &&
+    [...document.querySelectorAll("article *")].every(({ localName, classList }) =>
+        !localName.startsWith("course-") || ["course-progress", "course-quiz", "course-work"].includes(localName) ||
+        classList.contains("is-ready") || classList.contains("is-drawn"))"""
+NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 expect.set_options(timeout=PATIENCE)
 
 
@@ -98,6 +105,20 @@ class Visit:
 
     def open(self, path: str) -> None:
         self.page.goto(ORIGIN + path)
+        self.wait_until_drawn()
+
+    def open_plain(self, path: str) -> None:
+        """Open a page of which nothing draws itself: JavaScript is off, or the course's does not come."""
+        self.page.goto(ORIGIN + path)
+
+    def reload(self) -> None:
+        self.page.reload()
+        self.wait_until_drawn()
+
+    def wait_until_drawn(self) -> None:
+        self.page.bring_to_front()  # a tab at the back draws a frame a second
+        self.page.wait_for_function(IS_DRAWN)
+        self.page.evaluate(NEXT_FRAME)
 
     def exercise(self, exercise_id: str) -> "Bench":
         """Open the chapter of an exercise and return its workbench."""
@@ -106,8 +127,10 @@ class Visit:
         return self.bench(exercise_id)
 
     def bench(self, exercise_id: str) -> "Bench":
-        """Return the workbench of an exercise on the page that is open."""
-        return Bench(self.page, exercise_id)
+        """Return the workbench of an exercise on the page that is open, or that a link has just asked for."""
+        bench = Bench(self.page, exercise_id)
+        self.wait_until_drawn()
+        return bench
 
     def asked_elsewhere(self) -> list[str]:
         return [url for url in self.requests if not url.startswith((ORIGIN, "data:", "blob:"))]
@@ -152,7 +175,7 @@ class Bench:
     def check(self) -> Locator:
         """Press Check and return the verdict.
 
-        By key: while a page is still being drawn, the button may move away between a mouse's press and its release.
+        By key: what another exercise shows meanwhile may move the button between a mouse's press and its release.
         """
         self.check_button.press("Enter")
         return self.wait()

@@ -234,7 +234,7 @@ def test_leaving_the_page_ends_it_and_coming_back_begins_anew(visit):
 
 def test_readable_without_javascript(visit_with):
     visit = visit_with(java_script_enabled=False)
-    visit.open(f"{PAGE}/")
+    visit.open_plain(f"{PAGE}/")
     expect(visit.page.locator("course-engine")).to_contain_text("needs JavaScript")
 
 

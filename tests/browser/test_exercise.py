@@ -158,7 +158,7 @@ def test_code_and_pass_outlive_a_reload(visit):
     answer = exercise_solution("kv-bytes") + "\n# mine\n"
     bench.write(answer)
     bench.check()
-    visit.page.reload()
+    visit.reload()
     bench.editor.wait_for()
     assert bench.code == answer
     expect(bench.root.locator(".bench-passed")).to_be_visible()
@@ -188,7 +188,7 @@ def test_an_upgrade_keeps_the_work_and_says_that_the_stub_changed(visit):
             localStorage.setItem(key, JSON.stringify({ ...saved, course: "0.0.1", stub: "another" }));
         }"""
     )
-    visit.page.reload()
+    visit.reload()
     bench.editor.wait_for()
     assert bench.code == "mine = 1\n"
     expect(bench.root.locator(".bench-note")).to_contain_text("The stub has changed")

@@ -29,7 +29,7 @@ def test_every_exercise_is_on_a_page(visit):
 
 def test_readable_without_javascript(visit_with):
     visit = visit_with(java_script_enabled=False)
-    visit.open("block-pool/")
+    visit.open_plain("block-pool/")
     exercise = visit.page.locator("course-exercise[name='block-pool']")
     expect(exercise.get_by_text("Write the pool that hands out blocks")).to_be_visible()
     expect(exercise.locator(".exercise-stub pre")).to_contain_text("class BlockPool:")

@@ -608,7 +608,7 @@ def test_instant_navigation_draws_pictures_and_quizzes_anew(visit):
 @pytest.mark.parametrize("tag", PICTURES)
 def test_readable_without_javascript(visit_with, tag):
     visit = visit_with(java_script_enabled=False)
-    visit.open(PICTURES[tag])
+    visit.open_plain(PICTURES[tag])
     expect(visit.page.locator(tag).locator("table")).to_be_visible()
     quiz = visit.page.locator("course-quiz").first
     expect(quiz.locator("li")).to_have_count(3)
@@ -632,7 +632,7 @@ def test_nothing_jumps_when_a_picture_is_drawn_or_stepped(visit_with, tag, viewp
     plain.page.route(
         "**/assets/course/course.js*", lambda route: route.fulfill(content_type="text/javascript", body="")
     )
-    plain.open(PICTURES[tag])
+    plain.open_plain(PICTURES[tag])
     height = "tag => document.querySelector(tag).getBoundingClientRect().height"
     quiz = "[...document.querySelectorAll('course-quiz')].map(quiz => quiz.getBoundingClientRect().height)"
     plain.page.evaluate("document.fonts.ready")

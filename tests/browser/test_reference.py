@@ -31,7 +31,7 @@ def test_giving_up_is_asked_once(visit):
     expect(imports.locator(".reference-side").last).to_contain_text("from collections import Counter, deque")
     expect(bench.root.locator(".bench-passed")).to_be_hidden()
 
-    visit.page.reload()
+    visit.reload()
     bench.reference.locator("summary").click()
     expect(allocate).to_be_visible()
 

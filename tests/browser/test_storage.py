@@ -36,7 +36,7 @@ def test_a_changed_stub_is_said_until_it_is_accepted(visit):
     bench.write("mine = 1\n")
     put_record(visit, json.dumps({**record(visit), "course": "0.0.1", "stub": "another"}))
     for _ in range(2):
-        visit.page.reload()
+        visit.reload()
         expect(bench.notes).to_contain_text("The stub has changed")
         bench.editor.click()
         visit.page.keyboard.press("ControlOrMeta+End")
@@ -44,7 +44,7 @@ def test_a_changed_stub_is_said_until_it_is_accepted(visit):
     assert bench.code == "mine = 1\n##"
     bench.notes.get_by_role("button", name="Keep mine").click()
     expect(bench.notes).to_have_count(0)
-    visit.page.reload()
+    visit.reload()
     bench.editor.wait_for()
     expect(bench.notes).to_have_count(0)
     assert bench.code == "mine = 1\n##"
@@ -54,7 +54,7 @@ def test_a_record_of_the_first_version_is_read(visit):
     bench = visit.exercise("kv-bytes")
     old = {"code": "mine = 1\n", "course": "0.1.0", "stub": "x", "savedAt": "", "passed": None, "later": "field"}
     put_record(visit, json.dumps(old))
-    visit.page.reload()
+    visit.reload()
     bench.editor.wait_for()
     assert bench.code == "mine = 1\n"
     bench.write("mine = 2\n")
@@ -75,7 +75,7 @@ def test_what_a_reset_took_is_a_version_after_a_reload(visit):
     bench = visit.exercise("kv-bytes")
     bench.write("mine = 1\n")
     bench.root.get_by_role("button", name="Reset").click()
-    visit.page.reload()
+    visit.reload()
     items = versions(bench)
     expect(items).to_have_count(1)
     expect(items).to_contain_text("before a reset, 1 line")
@@ -121,7 +121,7 @@ def test_a_tab_that_is_closed_in_a_contest_leaves_its_text(visit):
     expect(two.notes).to_contain_text("Another tab has other code")
     two.write("two = 2\n")
     two.page.close()
-    one.page.reload()
+    visit.reload()
     one.editor.wait_for()
     assert one.code == "one = 1\n"
     versions(one).get_by_role("button").click()
