@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from mouse import click
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
 from course.judge.exercise import load_exercises
@@ -120,10 +121,12 @@ class Visit:
         self.page.wait_for_function(IS_DRAWN)
         self.page.evaluate(NEXT_FRAME)
 
+    def open_chapter(self, number: int) -> None:
+        self.open(PAGES[number])
+
     def exercise(self, exercise_id: str) -> "Bench":
         """Open the chapter of an exercise and return its workbench."""
-        chapter = next(each.chapter for each in load_exercises() if each.id == exercise_id)
-        self.open(PAGES[chapter])
+        self.open_chapter(next(each.chapter for each in load_exercises() if each.id == exercise_id))
         return self.bench(exercise_id)
 
     def bench(self, exercise_id: str) -> "Bench":
@@ -167,7 +170,7 @@ class Bench:
 
     def replace_line(self, containing: str, typed: str) -> None:
         """Type over one line, key by key."""
-        self.editor.locator(".cm-line", has_text=containing).click()
+        click(self.editor.locator(".cm-line", has_text=containing))
         self.page.keyboard.press("Home")
         self.page.keyboard.press("Shift+End")
         self.page.keyboard.type(typed)

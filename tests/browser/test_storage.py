@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from mouse import click
 from playwright.sync_api import expect
 
 from course.judge.stub import exercise_solution
@@ -27,7 +28,7 @@ def two_tabs(visit):
 
 
 def versions(bench):
-    bench.root.get_by_role("button", name="Versions").click()
+    click(bench.root.get_by_role("button", name="Versions"))
     return bench.root.get_by_role("list", name="Versions").get_by_role("listitem")
 
 
@@ -38,11 +39,11 @@ def test_a_changed_stub_is_said_until_it_is_accepted(visit):
     for _ in range(2):
         visit.reload()
         expect(bench.notes).to_contain_text("The stub has changed")
-        bench.editor.click()
+        click(bench.editor)
         visit.page.keyboard.press("ControlOrMeta+End")
         visit.page.keyboard.type("#")
     assert bench.code == "mine = 1\n##"
-    bench.notes.get_by_role("button", name="Keep mine").click()
+    click(bench.notes.get_by_role("button", name="Keep mine"))
     expect(bench.notes).to_have_count(0)
     visit.reload()
     bench.editor.wait_for()
@@ -67,19 +68,19 @@ def test_a_record_that_cannot_be_read_is_not_thrown_away(visit, text):
     put_record(visit, text)
     bench = visit.exercise("kv-bytes")
     assert "kv_bytes_per_token" in bench.code
-    versions(bench).get_by_role("button").click()
+    click(versions(bench).get_by_role("button"))
     assert bench.code == text
 
 
 def test_what_a_reset_took_is_a_version_after_a_reload(visit):
     bench = visit.exercise("kv-bytes")
     bench.write("mine = 1\n")
-    bench.root.get_by_role("button", name="Reset").click()
+    click(bench.root.get_by_role("button", name="Reset"))
     visit.reload()
     items = versions(bench)
     expect(items).to_have_count(1)
     expect(items).to_contain_text("before a reset, 1 line")
-    items.get_by_role("button").click()
+    click(items.get_by_role("button"))
     assert bench.code == "mine = 1\n"
     expect(bench.root.get_by_role("button", name="Versions")).to_be_hidden()
 
@@ -89,7 +90,7 @@ def test_another_tab_s_text_is_offered_and_taken(visit):
     one.write("one = 1\n")
     expect(two.notes).to_contain_text("Another tab has other code")
     assert "kv_bytes_per_token" in two.code, "written over without asking"
-    two.notes.get_by_role("button", name="Take the other").click()
+    click(two.notes.get_by_role("button", name="Take the other"))
     expect(two.notes).to_have_count(0)
     assert two.code == "one = 1\n"
     expect(one.notes).to_have_count(0)
@@ -105,13 +106,13 @@ def test_two_tabs_that_both_write_lose_nothing(visit):
     assert record(visit)["code"] == "one = 1\n"
     expect(one.notes).to_have_count(0)
 
-    two.notes.get_by_role("button", name="Keep this one").click()
+    click(two.notes.get_by_role("button", name="Keep this one"))
     expect(one.notes).to_contain_text("Another tab has other code")  # a tab hears of the other's writes a little later
     assert record(visit)["code"] == "two = 2\n"
     assert one.code == "one = 1\n"
-    one.notes.get_by_role("button", name="Take the other").click()
+    click(one.notes.get_by_role("button", name="Take the other"))
     assert one.code == "two = 2\n"
-    versions(one).get_by_role("button").first.click()
+    click(versions(one).get_by_role("button").first)
     assert one.code == "one = 1\n"
 
 
@@ -124,14 +125,14 @@ def test_a_tab_that_is_closed_in_a_contest_leaves_its_text(visit):
     visit.reload()
     one.editor.wait_for()
     assert one.code == "one = 1\n"
-    versions(one).get_by_role("button").click()
+    click(versions(one).get_by_role("button"))
     assert one.code == "two = 2\n"
 
 
 def test_a_pass_in_one_tab_is_seen_in_the_other_and_asks_nothing(visit):
     one, two = two_tabs(visit)
     one.write(exercise_solution("kv-bytes"))
-    two.notes.get_by_role("button", name="Take the other").click()
+    click(two.notes.get_by_role("button", name="Take the other"))
     one.check()
     expect(two.root.locator(".bench-passed")).to_be_visible()
     expect(two.notes).to_have_count(0)
@@ -153,9 +154,9 @@ def test_refused_storage_loses_nothing_on_the_way_through_the_site(visit_with, s
     expect(bench.notes).to_contain_text("refuses to keep your code")
     bench.check()
     sidebar = visit.page.locator(".md-nav--primary")
-    sidebar.get_by_role("link", name="The block pool").click()
+    click(sidebar.get_by_role("link", name="The block pool"))
     visit.bench("fork")
-    sidebar.get_by_role("link", name="Why paging").click()
+    click(sidebar.get_by_role("link", name="Why paging"))
     bench = visit.bench("kv-bytes")
     assert bench.code.endswith("# mine\n")
     expect(bench.root.locator(".bench-passed")).to_be_visible()
