@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from mouse import click
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
 from course.judge.exercise import load_exercises
@@ -155,6 +154,7 @@ class Bench:
         self.status = self.root.locator(".bench-status")
         self.verdict = self.root.get_by_role("region", name="Verdict")
         self.reference = self.root.locator(".exercise-reference")
+        self.reference_fold = self.reference.locator("summary")
         self.notes = self.root.locator(".bench-note")
         self.editor.wait_for()
 
@@ -170,10 +170,18 @@ class Bench:
 
     def replace_line(self, containing: str, typed: str) -> None:
         """Type over one line, key by key."""
-        click(self.editor.locator(".cm-line", has_text=containing))
+        self.editor.locator(".cm-line", has_text=containing).click()
         self.page.keyboard.press("Home")
         self.page.keyboard.press("Shift+End")
         self.page.keyboard.type(typed)
+
+    def fold_reference(self) -> None:
+        """Open or close the reference.
+
+        By key: it stands below the editor, which guesses the height of lines until they are in sight. When a mouse has
+        scrolled there, the fold may still move between press and release.
+        """
+        self.reference_fold.press("Enter")
 
     def check(self) -> Locator:
         """Press Check and return the verdict.

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from mouse import click
 from playwright.sync_api import Locator, Page, expect
 
 from course.browser.output import NODE_MODULES
@@ -70,7 +69,7 @@ class Desk:
 
     def parts(self) -> Locator:
         """Unfold whose parts run, and return the list."""
-        click(self.root.locator(".engine-whose summary"))
+        self.root.locator(".engine-whose summary").click()
         return self.root.locator(".engine-whose-list")
 
 
@@ -99,7 +98,7 @@ def planted(failing: str) -> str:
 def test_it_writes_what_the_engine_writes(visit):
     desk = open_engine(visit)
     desk.set(SETTINGS)
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.status).to_have_text(re.compile("^Finished"))
 
     model = GPT2((MODEL / "config.json").read_text("utf-8"), (MODEL / "model.safetensors").read_bytes())
@@ -136,7 +135,7 @@ def test_nothing_is_fetched_before_the_start_and_the_model_once(visit):
     assert fetched() == []
     desk.set(SETTINGS._replace(prompts=["Alice was"]))
     for _ in range(2):
-        click(desk.button("Start"))
+        desk.button("Start").click()
         expect(desk.status).to_have_text(re.compile("^Finished: step 16"))
         desk.root.get_by_label("Prompts").fill("Alice wos")
     assert len(fetched()) == 2
@@ -162,7 +161,7 @@ def test_step_pause_and_stop_by_keyboard(visit):
     expect(desk.status).to_have_text(re.compile(r"^step ([5-9]|\d\d) · "))
     press("Space")
     expect(desk.aloud).to_contain_text("Paused after step")
-    click(desk.button("Stop"))
+    desk.button("Stop").click()
     expect(desk.status).to_have_text(re.compile(r"^Stopped: step \d+"))
     expect(desk.button("Start")).to_be_visible()
     assert {"stopped", "not here yet"} >= set(desk.root.locator(".engine-state").all_text_contents()) - {"finished"}
@@ -176,7 +175,7 @@ def test_the_reader_s_parts_drive_it_and_the_page_says_which(visit):
     keep(visit, "copy-on-write", exercise_solution("copy-on-write") + "\n\nprint('mine')\n")
     keep(visit, "fork", exercise_solution("fork").replace("return child", "return self"))
     desk.set(SETTINGS)
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.root.locator(".engine-whose summary")).to_have_text(f"Whose parts run: 2 of {len(EXERCISES)} are yours")
     listed = desk.parts()
     expect(listed.locator(".is-yours")).to_have_count(2)
@@ -188,7 +187,7 @@ def test_a_part_that_raises_is_named_and_what_was_written_stays(visit):
     desk = open_engine(visit)
     keep(visit, "block-pool", planted("raise RuntimeError('lost')"))
     desk.set(SETTINGS._replace(num_blocks=57))
-    click(desk.button("Start"))
+    desk.button("Start").click()
     failure = desk.root.get_by_role("alert")
     expect(failure).to_have_text(
         re.compile(
@@ -199,7 +198,7 @@ def test_a_part_that_raises_is_named_and_what_was_written_stays(visit):
     assert len(desk.texts()[0]) > len(PROMPTS[0])
     # With another pool it works, in the same Python.
     desk.set(SETTINGS)
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.status).to_have_text(re.compile("^Finished"))
     expect(failure).to_be_hidden()
 
@@ -208,23 +207,23 @@ def test_a_part_that_hangs_is_named_and_stopped(visit):
     desk = open_engine(visit)
     keep(visit, "block-pool", planted("while True: pass"))
     desk.set(SETTINGS._replace(num_blocks=57))
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.root.get_by_role("alert")).to_have_text(
         re.compile(r"^BlockPool\.allocate did not come back within 5 s and was stopped, in step \d+ for request [ABC]")
     )
     assert len(desk.texts()[0]) > len(PROMPTS[0])
     desk.set(SETTINGS)
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.status).to_have_text(re.compile("^Finished"))
 
 
 def test_leaving_the_page_ends_it_and_coming_back_begins_anew(visit):
     desk = open_engine(visit)
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.status).to_have_text(re.compile(r"^step \d"))
     visit.page.evaluate("window.sameDocument = true")
     navigation = visit.page.locator(".md-nav--primary")
-    click(navigation.get_by_role("link", name="Why paging"))
+    navigation.get_by_role("link", name="Why paging").click()
     visit.page.locator("course-waste.is-drawn").wait_for()
     visit.page.go_back()
     desk = Desk(visit.page)
@@ -245,7 +244,7 @@ def test_axe_finds_nothing_and_nothing_sticks_out(visit_with, scheme):
     visit = visit_with(color_scheme=scheme, viewport=viewport)
     desk = open_engine(visit)
     desk.set(SETTINGS._replace(prompts=[*PROMPTS, "x" * 90], num_blocks=9))
-    click(desk.button("Start"))
+    desk.button("Start").click()
     expect(desk.status).to_have_text(re.compile("^Finished"))
     expect(desk.requests.last).to_contain_text("refused: ")
     assert visit.page.evaluate("document.documentElement.scrollWidth") == viewport["width"]

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from mouse import click
 from playwright.sync_api import expect
 
 from course.judge.exercise import load_exercises
@@ -42,7 +41,7 @@ def test_readable_without_javascript(visit_with):
     hints = exercise.locator(".exercise-hint")
     expect(hints).to_have_count(3)
     for hint in hints.all():
-        click(hint.locator("summary"))
+        hint.locator("summary").click()
         expect(hint.locator("p").first).to_be_visible()
 
 
@@ -107,7 +106,7 @@ def test_a_verdict_fits_a_phone(visit_with):
     bench.write(exercise_solution("block-pool").replace("self._free.append(block)", "pass"))
     bench.check()
     for fold in bench.verdict.locator("summary").all():
-        click(fold)
+        fold.click()
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 360
 
 
@@ -128,7 +127,7 @@ def test_dark_and_light(visit_with):
         )
 
     assert luminance(".cm-editor") < 0.2
-    click(visit.page.get_by_title("Switch to the light palette"))
+    visit.page.get_by_title("Switch to the light palette").click()
     expect(visit.page.locator("body")).to_have_attribute("data-md-color-scheme", "default")
     assert luminance(".cm-editor") > 0.9
 
@@ -138,7 +137,7 @@ def test_instant_navigation_keeps_python_and_the_editor_s_looks(visit):
     bench.check()
     visit.page.evaluate("window.sameDocument = true")
     sidebar = visit.page.locator(".md-nav--primary")
-    click(sidebar.get_by_role("link", name="The block pool"))
+    sidebar.get_by_role("link", name="The block pool").click()
     other = visit.bench("fork")
     assert visit.page.evaluate("window.sameDocument"), "this was a full page load"
     assert len(visit.page.workers) >= 1
@@ -147,7 +146,7 @@ def test_instant_navigation_keeps_python_and_the_editor_s_looks(visit):
     other.check()
     expect(other.status).to_have_text(re.compile("^Passed"))
     assert len(visit.page.workers) == workers
-    click(sidebar.get_by_role("link", name="Why paging"))
+    sidebar.get_by_role("link", name="Why paging").click()
     bench.editor.wait_for()
     font = bench.editor.evaluate("element => getComputedStyle(element).fontFamily")
     assert "JetBrains" in font
@@ -158,7 +157,7 @@ def test_leaving_the_page_stops_what_runs(visit):
     bench.write(exercise_solution("kv-bytes").replace("    return ", "    while True: pass\n    return "))
     bench.check_button.press("Enter")
     expect(bench.status).to_have_text("Running the checks…")
-    click(visit.page.locator(".md-nav--primary").get_by_role("link", name="The block pool"))
+    visit.page.locator(".md-nav--primary").get_by_role("link", name="The block pool").click()
     other = visit.bench("fork")
     other.write(exercise_solution("fork"))
     other.check()
@@ -172,9 +171,9 @@ def test_going_away_during_a_check_and_coming_back(visit):
     bench.check_button.press("Enter")
     expect(bench.status).to_have_text("Running the checks…")
     sidebar = visit.page.locator(".md-nav--primary")
-    click(sidebar.get_by_role("link", name="The block pool"))
+    sidebar.get_by_role("link", name="The block pool").click()
     visit.bench("fork")
-    click(sidebar.get_by_role("link", name="Why paging"))
+    sidebar.get_by_role("link", name="Why paging").click()
     bench = visit.bench("kv-bytes")
     assert bench.code == code
     expect(bench.check_button).to_be_visible()
@@ -185,7 +184,7 @@ def test_going_away_during_a_check_and_coming_back(visit):
 
 def test_the_line_that_is_typed_is_in_sight(visit):
     bench = visit.exercise("block-pool")
-    click(bench.editor)
+    bench.editor.click()
     visit.page.keyboard.press("ControlOrMeta+End")
     visit.page.keyboard.type("\n" * 30 + "here")
     line = bench.editor.locator(".cm-line").last.bounding_box()

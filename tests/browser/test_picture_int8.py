@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mouse import click
 from playwright.sync_api import Locator, expect
 
 from course.browser.pictures import int8
@@ -151,8 +150,8 @@ def test_the_reader_s_own_run_is_played(visit) -> None:
     bench.write(
         exercise_solution("int8-append").replace("scales[head] if old else 0.0", "scales[head] if scales else 0.0")
     )
-    click(bench.check().get_by_role("button", name="Play these calls in the picture"))
-    click(drawn.get_by_role("button", name="Pause"))
+    bench.check().get_by_role("button", name="Play these calls in the picture").click()
+    drawn.get_by_role("button", name="Pause").click()
     drawn.get_by_role("slider", name="Step").press("End")
     expect(drawn.locator(".int8-words")).to_contain_text("Here it goes wrong: append([], [9.0]")
     expect(drawn.get_by_role("region", name="the block")).to_contain_text("head 0")

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from mouse import click
 from playwright.sync_api import Locator, Page, expect
 
 from course.browser import timeline
@@ -79,7 +78,7 @@ def test_the_shares_are_python_s_for_every_block_size(visit):
 
 def test_the_figures_of_the_table_are_those_of_the_picture(visit):
     drawn = open_picture(visit, "course-waste")
-    click(drawn.get_by_text("The same in words"))
+    drawn.get_by_text("The same in words").click()
     for size, share in drawn.locator("tr").evaluate_all(
         "rows => rows.slice(1, 5).map(row => [row.cells[1].innerText, row.cells[3].innerText])"
     ):
@@ -155,7 +154,7 @@ def test_the_story_step_by_step(visit):
     expect(words).to_contain_text("Before the first call")
     expect(words).to_have_attribute("aria-live", "polite")
     for call in story()["calls"]:
-        click(drawn.get_by_role("button", name="Next step"))
+        drawn.get_by_role("button", name="Next step").click()
         expect(drawn.locator("[aria-current=step]")).to_contain_text(call["call"])
         expect(words).to_contain_text(call["call"])
         state = call["state"]
@@ -170,7 +169,7 @@ def test_the_story_step_by_step(visit):
 
 def test_a_copy_is_told_in_words_and_slots(visit):
     drawn = open_picture(visit, "course-blocks")
-    click(drawn.get_by_role("button", name="C.append(1)"))
+    drawn.get_by_role("button", name="C.append(1)").click()
     words = drawn.locator(".blocks-words")
     expect(words).to_contain_text("C.append(1) gives [(0, 1)].")
     expect(words).to_contain_text("Block 0 now has 1 owner.")
@@ -202,13 +201,13 @@ def test_arrow_keys_step_and_home_and_end_jump(visit):
 def test_it_plays_pauses_and_stops_at_the_end(visit):
     visit.page.clock.install()
     drawn = open_picture(visit, "course-blocks")
-    click(drawn.get_by_role("button", name="Play"))
+    drawn.get_by_role("button", name="Play").click()
     visit.page.clock.run_for(3500)
-    drawn.get_by_role("button", name="Pause").click()  # at once: the clock runs on
+    drawn.get_by_role("button", name="Pause").click()
     expect(drawn.locator("[aria-current=step]")).to_contain_text("B.append(8)")
     visit.page.clock.run_for(5000)
     expect(drawn.locator("[aria-current=step]")).to_contain_text("B.append(8)")
-    click(drawn.get_by_role("button", name="Play"))
+    drawn.get_by_role("button", name="Play").click()
     visit.page.clock.run_for(20_000)
     expect(drawn.locator("[aria-current=step]")).to_contain_text("D.free()")
     expect(drawn.get_by_role("button", name="Play")).to_be_visible()
@@ -223,14 +222,14 @@ def test_a_failing_run_is_played_to_where_it_went_wrong(visit_with):
     drawn = picture(visit.page, "course-blocks")
     expect(drawn.get_by_role("button", name="Play your last run")).to_be_hidden()
     bench.write(exercise_solution("copy-on-write").replace("return [(shared, own)]", "return []"))
-    click(bench.check().get_by_role("button", name="Play these calls in the picture"))
-    click(drawn.get_by_role("button", name="Pause"))
+    bench.check().get_by_role("button", name="Play these calls in the picture").click()
+    drawn.get_by_role("button", name="Pause").click()
     expect(drawn.get_by_label("What to play").locator("option:checked")).to_contain_text("fails")
     wrong = drawn.locator(".blocks-calls .is-wrong")
     expect(wrong).to_contain_text("child.append(1)")
     expect(wrong).to_contain_text("here it goes wrong")
     expect(drawn.locator(".call-expected")).to_have_text("expected [(1, 2)]")
-    click(wrong.get_by_role("button"))
+    wrong.get_by_role("button").click()
     expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: child.append(1) gave []")
     expect(drawn.locator(".blocks-words")).to_contain_text("Expected: [(1, 2)]")
     assert seen(drawn)["entries"] == [[0, 1], [0, 2]]
@@ -241,8 +240,8 @@ def test_an_owner_too_many_is_seen_before_the_judge_says_so(visit):
     drawn = picture(visit.page, "course-blocks")
     bench.write(exercise_solution("copy-on-write").replace("self.pool.free([shared])", "pass"))
     bench.check()
-    click(drawn.get_by_role("button", name="Play your last run"))
-    click(drawn.get_by_role("button", name="child.append(1)"))
+    drawn.get_by_role("button", name="Play your last run").click()
+    drawn.get_by_role("button", name="child.append(1)").click()
     expect(drawn.locator(".blocks-words")).to_contain_text("Block 1 has a count of 2, and 1 table lists it.")
     expect(drawn.locator(".cell.is-wrong")).to_have_count(1)
 
@@ -278,7 +277,7 @@ def test_a_run_without_a_pool_is_told_as_text(chapter):
     drawn = picture(chapter.page, "course-blocks")
     bench.write(exercise_solution("slot-mapping").replace("* block_size +", "* block_size + 1 +"))
     bench.check()
-    click(drawn.get_by_role("button", name="Play your last run: slot-mapping"))
+    drawn.get_by_role("button", name="Play your last run: slot-mapping").click()
     expect(drawn.locator(".blocks-state")).to_contain_text("nothing to draw in this run")
     expect(drawn.locator(".blocks-calls .is-wrong")).to_contain_text("slot_mapping(")
 
@@ -287,7 +286,7 @@ def test_what_is_played_stays_until_the_reader_chooses(chapter):
     """A new verdict offers itself; it takes the picture from nobody, unless the run that it shows is gone."""
     drawn = picture(chapter.page, "course-blocks")
     drawn.get_by_label("What to play").select_option("0")
-    click(drawn.get_by_role("button", name="C.append(14)"))
+    drawn.get_by_role("button", name="C.append(14)").click()
     bench = chapter.bench("fork")
     bench.write(exercise_solution("fork"))
     bench.check()
@@ -363,7 +362,7 @@ def test_a_rising_maximum_is_told_in_words(visit):
     words = drawn.locator(".softmax-words")
     expect(words).to_contain_text("The block table says 5, 2 and 7.")
     for _ in range(2):
-        click(drawn.get_by_role("button", name="Next step"))
+        drawn.get_by_role("button", name="Next step").click()
     expect(words).to_contain_text("Block 2 brings 4 scores: 1.8, −0.3, 0.9 and 2.4.")
     expect(words).to_contain_text("The maximum rises from 1.1 to 2.4, so both sums so far are multiplied by 0.273.")
     seen = drawn.locator(".softmax-key .for-screen-readers")
@@ -381,8 +380,8 @@ def test_a_learner_s_softmax_is_played_to_where_it_went_wrong(visit_with):
     drawn = picture(visit.page, "course-softmax")
     expect(drawn.get_by_role("button", name="Play your last run")).to_be_hidden()
     bench.write(exercise_solution("online-softmax").replace("        self.total *= rescale\n", ""))
-    click(bench.check().get_by_role("button", name="Play these calls in the picture"))
-    click(drawn.get_by_role("button", name="Pause"))
+    bench.check().get_by_role("button", name="Play these calls in the picture").click()
+    drawn.get_by_role("button", name="Pause").click()
     expect(drawn.get_by_label("What to play").locator("option:checked")).to_contain_text("fails")
     expect(drawn.get_by_label("Block size")).to_be_hidden()
     drawn.get_by_role("slider", name="Step").focus()
@@ -458,7 +457,7 @@ def test_every_step_of_the_timeline_is_the_reference_s(visit, place):
     steps = timeline.run(pool, gap, budget)
     expect(drawn.locator(".steps input")).to_have_attribute("max", str(len(steps)))
     for number, step in enumerate(steps, 1):
-        click(drawn.get_by_role("button", name="Next step"))
+        drawn.get_by_role("button", name="Next step").click()
         words = drawn.locator(".blocks-words")
         expect(words).to_contain_text(f"Step {number}.")
         wanted = {name: sign for name, sign in zip(timeline.REQUESTS, step, strict=True) if sign != "-"}
@@ -483,7 +482,7 @@ def test_a_run_of_the_reader_s_own_in_the_timeline(visit):
     )
     bench.write(exercise_solution("preempt").replace("appendleft", "append"))
     bench.check()
-    click(bench.verdict.get_by_role("button", name="See these steps in the picture"))
+    bench.verdict.get_by_role("button", name="See these steps in the picture").click()
     expect(drawn.get_by_label("What to play")).to_have_value(re.compile(r"\d+"))
     drawn.locator(".steps input").press("End")
     expect(drawn.locator(".blocks-words")).to_contain_text("Here it goes wrong: scheduler.waiting gave")
@@ -565,11 +564,11 @@ def test_right_and_wrong_are_told_in_words(visit):
     visit.open("block-pool/")
     quiz = visit.page.locator("course-quiz").first
     expect(quiz.locator(".quiz-why")).to_be_hidden()
-    click(quiz.get_by_role("radio", name="[2, 3]"))
+    quiz.get_by_role("radio", name="[2, 3]").click()
     expect(quiz.locator(".quiz-verdict")).to_have_text("✗ Not 1. It is 3.")
     expect(quiz.get_by_role("radio", name="wrong")).to_have_attribute("aria-checked", "true")
     expect(quiz.locator(".quiz-why")).to_contain_text("Block 0 still belongs to a.")
-    click(quiz.get_by_role("radio", name="[5, 2]"))
+    quiz.get_by_role("radio", name="[5, 2]").click()
     expect(quiz.locator(".quiz-verdict")).to_have_text("✓ Right.")
     expect(quiz.get_by_text("wrong")).to_have_count(0)
 
@@ -590,13 +589,13 @@ def test_a_quiz_by_keyboard(visit):
 
 def test_instant_navigation_draws_pictures_and_quizzes_anew(visit):
     drawn = open_picture(visit, "course-blocks")
-    click(drawn.get_by_role("button", name="Play"))
-    click(visit.page.locator("course-quiz").first.get_by_role("radio").first)
+    drawn.get_by_role("button", name="Play").click()
+    visit.page.locator("course-quiz").first.get_by_role("radio").first.click()
     visit.page.evaluate("window.sameDocument = true")
     sidebar = visit.page.locator(".md-nav--primary")
-    click(sidebar.get_by_role("link", name="Why paging"))
+    sidebar.get_by_role("link", name="Why paging").click()
     picture(visit.page, "course-waste")
-    click(sidebar.get_by_role("link", name="The block pool"))
+    sidebar.get_by_role("link", name="The block pool").click()
     drawn = picture(visit.page, "course-blocks")
     assert visit.page.evaluate("window.sameDocument")
     expect(drawn.locator(".picture")).to_have_count(1)
@@ -614,7 +613,7 @@ def test_readable_without_javascript(visit_with, tag):
     expect(visit.page.locator(tag).locator("table")).to_be_visible()
     quiz = visit.page.locator("course-quiz").first
     expect(quiz.locator("li")).to_have_count(3)
-    click(quiz.locator("summary"))
+    quiz.locator("summary").click()
     expect(quiz.locator("details p")).to_be_visible()
 
 
@@ -623,7 +622,7 @@ def test_what_the_page_held_stays_under_the_picture(visit, tag):
     drawn = open_picture(visit, tag)
     kept = drawn.locator(".picture-words table")
     expect(kept).to_be_hidden()
-    click(drawn.get_by_text("The same in words"))
+    drawn.get_by_text("The same in words").click()
     expect(kept).to_be_visible()
 
 
@@ -654,14 +653,14 @@ def test_nothing_jumps_when_a_picture_is_drawn_or_stepped(visit_with, tag, viewp
         step = drawn.get_by_role("slider", name="Step")
         step.press("Home")
         for _ in range(int(step.get_attribute("max"))):
-            click(drawn.get_by_role("button", name="Next step"))
+            drawn.get_by_role("button", name="Next step").click()
             assert abs(visit.page.evaluate(height, tag) - after) <= 1
 
 
 def test_less_motion_where_that_is_asked_for(visit_with):
     visit = visit_with(reduced_motion="reduce")
     drawn = open_picture(visit, "course-blocks")
-    click(drawn.get_by_role("button", name="A.free()"))
+    drawn.get_by_role("button", name="A.free()").click()
     assert (
         visit.page.evaluate("document.getAnimations().filter(each => each.effect.getTiming().duration > 1).length") == 0
     )
@@ -671,18 +670,18 @@ def test_less_motion_where_that_is_asked_for(visit_with):
 def test_axe_finds_nothing(visit, tag):
     drawn = open_picture(visit, tag)
     if tag == "course-blocks":
-        click(drawn.get_by_role("button", name="C.append(1)"))
+        drawn.get_by_role("button", name="C.append(1)").click()
     if tag == "course-softmax":
-        click(drawn.get_by_role("button", name="Next step"))
+        drawn.get_by_role("button", name="Next step").click()
     for quiz, option in ((0, 0), (1, 1)):
-        click(visit.page.locator("course-quiz").nth(quiz).get_by_role("radio").nth(option))
+        visit.page.locator("course-quiz").nth(quiz).get_by_role("radio").nth(option).click()
     visit.page.evaluate("document.querySelectorAll('.md-content details').forEach(fold => { fold.open = true; })")
     visit.page.add_script_tag(path=NODE_MODULES / "axe-core" / "axe.min.js")
     for viewport, scheme in itertools.product([{"width": 1280, "height": 900}, PHONE], ["default", "slate"]):
         visit.page.set_viewport_size(viewport)
         body = visit.page.locator("body")
         if body.get_attribute("data-md-color-scheme") != scheme:
-            click(visit.page.locator(".md-header__option label:not([hidden])"))
+            visit.page.locator(".md-header__option label:not([hidden])").click()
         expect(body).to_have_attribute("data-md-color-scheme", scheme)
         visit.page.evaluate("Promise.allSettled(document.getAnimations().map(each => each.finished))")
         axe = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)"

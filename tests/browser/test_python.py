@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from mouse import click
 from playwright.sync_api import expect
 
 from course.browser.bytecode import PYODIDE
@@ -114,12 +113,12 @@ def test_the_emulator_is_fetched_once_for_the_exercises_that_run_in_it(visit):
 
 def test_an_exercise_that_the_reader_turns_to_is_prepared_before_the_check(visit):
     bench, other = visit.exercise("slot-mapping"), visit.bench("block-pool")
-    click(other.editor)
+    other.editor.click()
     assert not visit.asked_for_python(), "without a check there is no Python"
     bench.write(exercise_solution("slot-mapping"))
     bench.check()
     with visit.page.expect_request_finished(lambda request: "/archives/block_pool.zip" in request.url):
-        click(other.editor)
+        other.editor.click()
     other.write(exercise_solution("block-pool"))
     other.check()
     expect(other.status).to_have_text(re.compile("^Passed"))

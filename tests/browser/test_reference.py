@@ -1,7 +1,6 @@
 """The reference beside the answer: after a pass, or on giving up."""
 
 import pytest
-from mouse import click
 from playwright.sync_api import expect
 
 from course.judge.stub import exercise_solution
@@ -15,16 +14,16 @@ def asked_for_reference(visit):
 
 def test_giving_up_is_asked_once(visit):
     bench = visit.exercise("block-pool")
-    summary = bench.reference.locator("summary")
+    summary = bench.reference_fold
     expect(summary).to_have_text("Give up, and see the reference")
-    click(summary)
-    click(bench.reference.get_by_role("button", name="Keep trying"))
+    bench.fold_reference()
+    bench.reference.get_by_role("button", name="Keep trying").press("Enter")
     expect(bench.reference).not_to_have_attribute("open", "")
     expect(summary).to_be_focused()
     assert not asked_for_reference(visit), "the reference is fetched before anyone asked for it"
 
-    click(summary)
-    click(bench.reference.get_by_role("button", name="Show the reference"))
+    bench.fold_reference()
+    bench.reference.get_by_role("button", name="Show the reference").press("Enter")
     allocate = bench.reference.get_by_role("region", name="BlockPool.allocate")
     expect(allocate.locator(".reference-side").first).to_contain_text("is not written yet")
     expect(allocate.locator(".reference-side").last).to_contain_text("self._free.popleft()")
@@ -33,7 +32,7 @@ def test_giving_up_is_asked_once(visit):
     expect(bench.root.locator(".bench-passed")).to_be_hidden()
 
     visit.reload()
-    click(bench.reference.locator("summary"))
+    bench.fold_reference()
     expect(allocate).to_be_visible()
 
 
@@ -42,14 +41,14 @@ def test_after_a_pass_the_reference_stands_beside_the_answer(visit):
     answer = exercise_solution("slot-mapping")
     bench.write(answer.replace("    return ", "    mine = context_len  # my own words\n    return "))
     bench.check()
-    click(bench.verdict.get_by_role("button", name="Compare with the reference"))
+    bench.verdict.get_by_role("button", name="Compare with the reference").click()
     part = bench.reference.get_by_role("region", name="slot_mapping")
     expect(part.locator(".reference-side").first).to_contain_text("my own words")
     expect(part.locator(".reference-side").last).to_contain_text("def slot_mapping(")
     expect(part).not_to_contain_text("Return the slots", use_inner_text=True)
     bench.write("def slot_mapping(:\n")
-    click(bench.reference.locator("summary"))
-    click(bench.reference.locator("summary"))
+    bench.fold_reference()
+    bench.fold_reference()
     expect(bench.reference.locator(".reference-side").last).to_contain_text("def slot_mapping(")
 
 
@@ -57,10 +56,10 @@ def test_a_reference_that_does_not_arrive_is_said_and_tried_again(visit_with):
     visit = visit_with(service_workers="block")
     bench = visit.exercise("kv-bytes")
     visit.context.route("**/*.reference.json*", lambda route: route.abort())
-    click(bench.reference.locator("summary"))
-    click(bench.reference.get_by_role("button", name="Show the reference"))
+    bench.fold_reference()
+    bench.reference.get_by_role("button", name="Show the reference").press("Enter")
     expect(bench.reference).to_contain_text("could not be loaded")
     visit.errors.clear()  # the browser's own words on the refused request
     visit.context.unroute("**/*.reference.json*")
-    click(bench.reference.get_by_role("button", name="Try again"))
+    bench.reference.get_by_role("button", name="Try again").press("Enter")
     expect(bench.reference.locator(".listing").last).to_contain_text("return 2 * num_layers")

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from mouse import click
 from playwright.sync_api import expect
 
 from course.judge.stub import exercise_solution
@@ -28,7 +27,7 @@ def two_tabs(visit):
 
 
 def versions(bench):
-    click(bench.root.get_by_role("button", name="Versions"))
+    bench.root.get_by_role("button", name="Versions").click()
     return bench.root.get_by_role("list", name="Versions").get_by_role("listitem")
 
 
@@ -39,11 +38,11 @@ def test_a_changed_stub_is_said_until_it_is_accepted(visit):
     for _ in range(2):
         visit.reload()
         expect(bench.notes).to_contain_text("The stub has changed")
-        click(bench.editor)
+        bench.editor.click()
         visit.page.keyboard.press("ControlOrMeta+End")
         visit.page.keyboard.type("#")
     assert bench.code == "mine = 1\n##"
-    click(bench.notes.get_by_role("button", name="Keep mine"))
+    bench.notes.get_by_role("button", name="Keep mine").click()
     expect(bench.notes).to_have_count(0)
     visit.reload()
     bench.editor.wait_for()
@@ -68,19 +67,19 @@ def test_a_record_that_cannot_be_read_is_not_thrown_away(visit, text):
     put_record(visit, text)
     bench = visit.exercise("kv-bytes")
     assert "kv_bytes_per_token" in bench.code
-    click(versions(bench).get_by_role("button"))
+    versions(bench).get_by_role("button").click()
     assert bench.code == text
 
 
 def test_what_a_reset_took_is_a_version_after_a_reload(visit):
     bench = visit.exercise("kv-bytes")
     bench.write("mine = 1\n")
-    click(bench.root.get_by_role("button", name="Reset"))
+    bench.root.get_by_role("button", name="Reset").click()
     visit.reload()
     items = versions(bench)
     expect(items).to_have_count(1)
     expect(items).to_contain_text("before a reset, 1 line")
-    click(items.get_by_role("button"))
+    items.get_by_role("button").click()
     assert bench.code == "mine = 1\n"
     expect(bench.root.get_by_role("button", name="Versions")).to_be_hidden()
 
@@ -90,7 +89,7 @@ def test_another_tab_s_text_is_offered_and_taken(visit):
     one.write("one = 1\n")
     expect(two.notes).to_contain_text("Another tab has other code")
     assert "kv_bytes_per_token" in two.code, "written over without asking"
-    click(two.notes.get_by_role("button", name="Take the other"))
+    two.notes.get_by_role("button", name="Take the other").click()
     expect(two.notes).to_have_count(0)
     assert two.code == "one = 1\n"
     expect(one.notes).to_have_count(0)
@@ -106,13 +105,13 @@ def test_two_tabs_that_both_write_lose_nothing(visit):
     assert record(visit)["code"] == "one = 1\n"
     expect(one.notes).to_have_count(0)
 
-    click(two.notes.get_by_role("button", name="Keep this one"))
+    two.notes.get_by_role("button", name="Keep this one").click()
     expect(one.notes).to_contain_text("Another tab has other code")  # a tab hears of the other's writes a little later
     assert record(visit)["code"] == "two = 2\n"
     assert one.code == "one = 1\n"
-    click(one.notes.get_by_role("button", name="Take the other"))
+    one.notes.get_by_role("button", name="Take the other").click()
     assert one.code == "two = 2\n"
-    click(versions(one).get_by_role("button").first)
+    versions(one).get_by_role("button").first.click()
     assert one.code == "one = 1\n"
 
 
@@ -125,14 +124,14 @@ def test_a_tab_that_is_closed_in_a_contest_leaves_its_text(visit):
     visit.reload()
     one.editor.wait_for()
     assert one.code == "one = 1\n"
-    click(versions(one).get_by_role("button"))
+    versions(one).get_by_role("button").click()
     assert one.code == "two = 2\n"
 
 
 def test_a_pass_in_one_tab_is_seen_in_the_other_and_asks_nothing(visit):
     one, two = two_tabs(visit)
     one.write(exercise_solution("kv-bytes"))
-    click(two.notes.get_by_role("button", name="Take the other"))
+    two.notes.get_by_role("button", name="Take the other").click()
     one.check()
     expect(two.root.locator(".bench-passed")).to_be_visible()
     expect(two.notes).to_have_count(0)
@@ -154,9 +153,9 @@ def test_refused_storage_loses_nothing_on_the_way_through_the_site(visit_with, s
     expect(bench.notes).to_contain_text("refuses to keep your code")
     bench.check()
     sidebar = visit.page.locator(".md-nav--primary")
-    click(sidebar.get_by_role("link", name="The block pool"))
+    sidebar.get_by_role("link", name="The block pool").click()
     visit.bench("fork")
-    click(sidebar.get_by_role("link", name="Why paging"))
+    sidebar.get_by_role("link", name="Why paging").click()
     bench = visit.bench("kv-bytes")
     assert bench.code.endswith("# mine\n")
     expect(bench.root.locator(".bench-passed")).to_be_visible()

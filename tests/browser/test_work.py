@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from mouse import click
 from playwright.sync_api import expect
 
 from course.judge.exercise import load_exercises
@@ -27,7 +26,7 @@ def bring(visit, text):
         visit.open("")
     work = visit.page.locator("course-work")
     with visit.page.expect_file_chooser() as chooser:
-        click(work.get_by_role("button", name="Import…"))
+        work.get_by_role("button", name="Import…").click()
     data = text if isinstance(text, bytes) else text.encode()
     chooser.value.set_files({"name": "work.json", "mimeType": "application/json", "buffer": data})
     return work
@@ -36,7 +35,7 @@ def bring(visit, text):
 def export(visit):
     visit.open("")
     with visit.page.expect_download() as download:
-        click(visit.page.locator("course-work").get_by_role("button", name="Export"))
+        visit.page.locator("course-work").get_by_role("button", name="Export").click()
     assert download.value.suggested_filename == "paged-inference-work.json"
     return download.value.path()
 
@@ -80,22 +79,22 @@ def test_what_an_import_would_replace_is_asked_and_kept(visit):
     ask = work.locator(".work-ask")
     expect(ask.get_by_role("listitem")).to_have_text(["Two sequences, one prompt"])
     expect(ask.get_by_role("button", name="Import all")).to_be_focused()
-    click(ask.get_by_role("button", name="Cancel"))
+    ask.get_by_role("button", name="Cancel").click()
     expect(work.locator(".work-status")).to_have_text("Nothing was imported.")
     assert "new" not in visit.exercise("kv-bytes").code
 
-    click(bring(visit, text).get_by_role("button", name="Leave these"))
+    bring(visit, text).get_by_role("button", name="Leave these").click()
     expect(work.locator(".work-status")).to_contain_text("1 exercise was imported.")
     expect(work.locator(".work-status")).to_contain_text("This version of the course has no warp-drive")
     assert visit.exercise("kv-bytes").code == "new = 1\n"
     assert visit.exercise("fork").code == "mine = 1\n"
 
-    click(bring(visit, text).get_by_role("button", name="Import all"))
+    bring(visit, text).get_by_role("button", name="Import all").click()
     expect(work.locator(".work-status")).to_contain_text("1 exercise was imported.")
     bench = visit.exercise("fork")
     assert bench.code == "theirs = 1\n"
-    click(bench.root.get_by_role("button", name="Versions"))
-    click(bench.root.get_by_role("list", name="Versions").get_by_role("button"))
+    bench.root.get_by_role("button", name="Versions").click()
+    bench.root.get_by_role("list", name="Versions").get_by_role("button").click()
     assert bench.code == "mine = 1\n"
     expect(bring(visit, work_file({"kv-bytes": "new = 1\n"})).locator(".work-status")).to_have_text(
         "All of it is here already."
@@ -133,7 +132,7 @@ def test_an_import_is_offered_to_the_tab_that_has_the_exercise_open(visit):
     bring(other, work_file({"fork": "theirs = 1\n"}))
     expect(bench.notes).to_contain_text("Another tab has other code")
     assert "BlockTable" in bench.code
-    click(bench.notes.get_by_role("button", name="Take the other"))
+    bench.notes.get_by_role("button", name="Take the other").click()
     assert bench.code == "theirs = 1\n"
 
 
@@ -160,14 +159,14 @@ def test_an_import_that_is_not_kept_is_said(visit):
     )
     work = bring(visit, work_file({"fork": "theirs = 1\n"}))
     expect(work.locator(".work-status")).to_contain_text("storage is full")
-    click(visit.page.get_by_role("link", name="The block pool").first)
+    visit.page.get_by_role("link", name="The block pool").first.click()
     bench = visit.bench("fork")
     assert bench.code == "theirs = 1\n"
 
 
 def test_nothing_to_export_is_said(visit):
     visit.open("")
-    click(visit.page.locator("course-work").get_by_role("button", name="Export"))
+    visit.page.locator("course-work").get_by_role("button", name="Export").click()
     expect(visit.page.locator(".work-status")).to_have_text("There is nothing to export yet.")
 
 
@@ -184,7 +183,7 @@ def test_progress_is_live_in_the_navigation_and_on_the_start_page(visit):
     expect(link).to_contain_text("1 of 3 exercises passed")
     expect(chapter).to_have_text("1 of 3 passed")
     expect(chapter.locator("i[data-passed]")).to_have_count(1)
-    click(visit.page.locator(".md-nav--primary").get_by_role("link", name="The block pool"))
+    visit.page.locator(".md-nav--primary").get_by_role("link", name="The block pool").click()
     visit.bench("fork")
     expect(link).to_contain_text("1 of 3 exercises passed")
     expect(link.locator(".nav-progress")).to_have_count(1)
