@@ -156,12 +156,7 @@ class Engine:
 
     def run(self, step: Step) -> list[Output]:
         """Compute a step that is planned, and return what is new."""
-        rows = [
-            Row(each.sequence.tokens[each.context_len - each.num_new : each.context_len], each.context_len,
-                each.sequence.table.blocks, each.samples)
-            for each in step.batch
-        ]  # fmt: skip
-        batch = build_batch(rows, self.block_size, self.parts.slot_mapping, self.device)
+        batch = build_batch(rows_of(step), self.block_size, self.parts.slot_mapping, self.device)
         with torch.inference_mode():
             sampled = self.model.next_tokens(batch, self.caches).tolist()
         outputs = self.take(step, sampled)
@@ -231,6 +226,15 @@ class Engine:
             if not 0 <= token < self.config.vocab_size:
                 raise ValueError(f"token {token} is not in the vocabulary of {self.config.vocab_size}")
         return tokens
+
+
+def rows_of(step: Step) -> list[Row]:
+    """Return what a step computes, for `build_batch`."""
+    return [
+        Row(each.sequence.tokens[each.context_len - each.num_new : each.context_len], each.context_len,
+            each.sequence.table.blocks, each.samples)
+        for each in step.batch
+    ]  # fmt: skip
 
 
 def _kernels(device: torch.device) -> tuple[Callable[..., None], Callable[..., torch.Tensor]]:

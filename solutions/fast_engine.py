@@ -2,15 +2,16 @@
 
 While the GPU works on one turn, the host plans and starts the next, and only then reads what the first has sampled.
 Where a sequence ended is therefore seen late: that costs a few rows whose tokens nobody wants, never a wrong token.
-Prompts take the reference's path, and so does everything that the fused step does not support.
+Prompts take the model's own pass, captured as graphs.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from solutions.engine import Engine, Output
+from solutions.engine import Engine, Output, rows_of
 from solutions.fused_decode import Entry, FusedDecoder, Turn
+from solutions.prompt_graphs import PromptGraphs
 from solutions.scheduler import Step
 from solutions.weights import GPT2Config, Weights
 
@@ -34,11 +35,15 @@ class FastEngine(Engine):
         super().__init__(config, weights, *args, **options)
         self.steps_per_turn = steps_per_turn
         self.decoder = FusedDecoder(config, weights, self.cache, self.scheduler.max_running, steps_per_turn)
+        self.prompts = PromptGraphs(
+            self.model, self.caches, self.decoder.tokens, self.block_size, self.parts.slot_mapping
+        )
         self._pending: _Pending | None = None
 
     def warm_up(self) -> None:
         """Compile and capture everything that a step may need."""
         self.decoder.warm_up()
+        self.prompts.warm_up(self.scheduler.max_step_tokens)
 
     @property
     def has_work(self) -> bool:
@@ -49,31 +54,38 @@ class FastEngine(Engine):
         scheduler = self.scheduler
         outputs: list[Output] = []
         if scheduler.waiting or not all(sequence.is_decoding for sequence in scheduler.running):
-            outputs += (
-                self._read()
-            )  # what is admitted shares a step with those that run, and that step needs their tokens
+            outputs += self._read()  # a prompt's step needs the tokens of those that run, which it serves too
         step = scheduler.schedule()
         self.cache.copy_blocks(step.copies)
-        if step.batch and all(each.num_new == 1 and each.samples for each in step.batch):
-            return outputs + self._start(step)
+        turn = self._start(step) if step.batch else None
         outputs += self._read()
-        return outputs + self.run(step) if step.batch else outputs
+        if turn is not None:
+            self._pending = _Pending(step, turn)
+        elif step.batch:
+            outputs += self.run(step)
+        return outputs
 
-    def _start(self, step: Step) -> list[Output]:
-        """Start a turn of decodes; return what the one before it has sampled."""
-        num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
-        pending = self._pending
-        rows = {id(each.sequence): row for row, each in enumerate(pending.step.batch)} if pending else {}
+    def _start(self, step: Step) -> Turn | None:
+        """Start a turn and return at once; None where a step is too large for the graphs."""
+        if all(each.num_new == 1 and each.samples for each in step.batch):
+            num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
+            return self.decoder.launch(self._entries(step), num_steps)
+        if not self.prompts.launch(rows_of(step)):
+            return None
+        num_rows = sum(each.samples for each in step.batch)
+        return self.decoder.read_later(self.decoder.tokens[None, :num_rows], num_rows)
+
+    def _entries(self, step: Step) -> list[Entry]:
+        """Return the rows of a turn of decodes; where a token has not been read, it comes from the turn under way."""
+        before = [each for each in self._pending.step.batch if each.samples] if self._pending else []
+        rows = {id(each.sequence): row for row, each in enumerate(before)}
         entries = []
         for each in step.batch:
             sequence = each.sequence
             is_known = each.context_len <= len(sequence.tokens)
             source, token = (-1, sequence.tokens[each.context_len - 1]) if is_known else (rows[id(sequence)], 0)
             entries.append(Entry(source, token, each.context_len - 1, sequence.table.blocks))
-        turn = self.decoder.launch(entries, num_steps)
-        outputs = self._read()
-        self._pending = _Pending(step, turn)
-        return outputs
+        return entries
 
     def _read(self) -> list[Output]:
         """Wait for the turn under way and give the sequences its tokens."""

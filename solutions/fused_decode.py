@@ -562,9 +562,7 @@ class FusedDecoder:
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         """Start a turn and return at once."""
         size = min(size for size in (*SIZES, self.max_rows) if size >= len(entries))
-        which = self._num_turns % 2
-        self._num_turns += 1
-        given, read = self._given[which], self._read[which][: num_steps * size]
+        given = self._given[self._num_turns % 2]
         given[:size, 2] = -1  # rows of no sequence
         given[:size, 0] = -1
         lines = given.numpy()
@@ -576,12 +574,18 @@ class FusedDecoder:
         self._enter(size)
         for _ in range(num_steps):
             replay()
-        read.copy_(self.sampled[: num_steps * size], non_blocking=True)
+        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), len(entries))
+
+    def read_later(self, sampled: torch.Tensor, num_rows: int) -> Turn:
+        """Start the way of `sampled`, `[steps, rows]`, to the host; it ends when the GPU has come so far."""
+        read = self._read[self._num_turns % 2][: sampled.numel()].view(sampled.shape)
+        self._num_turns += 1
+        read.copy_(sampled, non_blocking=True)
         done = None
         if self.device.type == "cuda":
             done = torch.cuda.Event()
             done.record()
-        return Turn(read.view(num_steps, size), len(entries), done)
+        return Turn(read, num_rows, done)
 
     def _graph(self, size: int) -> torch.cuda.CUDAGraph:
         if size not in self._graphs:
