@@ -171,11 +171,11 @@ class Engine:
         open_requests = set(numbers)
         try:
             while open_requests:
-                for output in self.step():
-                    if output.request in numbers:
-                        if output.finished:
-                            open_requests.discard(output.request)
-                        yield output._replace(request=numbers[output.request])
+                for request, token, finished in self.step():
+                    if request in numbers:
+                        if finished:
+                            open_requests.discard(request)
+                        yield Output(numbers[request], token, finished)
         finally:  # the caller may stop listening
             for number in open_requests:
                 self.abort(number)
@@ -201,13 +201,11 @@ class Engine:
             request = self._requests.get(id(sequence))
             if request is None:
                 continue  # aborted while the step ran
-            if token == request.eos_token:
-                sequence.take(None)
-                outputs.append(Output(request.number, None, "eos"))
-            else:
-                sequence.take(token)
-                outputs.append(Output(request.number, token, "length" if sequence.is_finished else None))
-            if sequence.is_finished:
+            is_end = token == request.eos_token
+            sequence.take(None if is_end else token)
+            finished = None if not sequence.is_finished else "eos" if is_end else "length"
+            outputs.append(Output(request.number, None if is_end else token, finished))
+            if finished:
                 self._forget(request)
         return outputs
 
