@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from conftest import PAGES
 from playwright.sync_api import expect
 
 from course.judge.exercise import load_exercises
@@ -21,10 +22,14 @@ def test_a_page_that_is_only_read_loads_no_python(visit, path):
     assert not visit.asked_for_python()
 
 
-def test_every_exercise_is_on_a_page(visit):
-    for exercise in load_exercises():
-        bench = visit.exercise(exercise.id)
-        expect(bench.root.get_by_role("heading", name=exercise.title)).to_be_visible()
+@pytest.mark.parametrize("chapter", PAGES)
+def test_every_exercise_is_on_its_page(visit, chapter):
+    visit.open(PAGES[chapter])
+    here = [exercise for exercise in load_exercises() if exercise.chapter == chapter]
+    assert visit.page.locator("course-exercise").count() == len(here)
+    for exercise in here:
+        heading = visit.bench(exercise.id).root.get_by_role("heading", name=exercise.title)
+        expect(heading).to_be_visible()
 
 
 def test_readable_without_javascript(visit_with):

@@ -1,9 +1,10 @@
 /** The block-table explorer: a pool, its free queue and the tables, step by step through a trace. */
 
 import { h } from "../dom";
-import type { Call, Report } from "../exercise";
+import type { Call } from "../exercise";
 import { blocksListed, calm, counted, legend, listed, type Owner, ownerChip, owners, ownersFill, runs, slots, StepControls } from "./pieces";
 import type { Draw } from "./picture";
+import { RunChoice, seeCalls } from "./run-choice";
 import {
   blockSizeOf,
   type Change,
@@ -26,42 +27,43 @@ import {
 
 export const draw: Draw = (host) => {
   const explorer = new Explorer(host);
-  const listen = (event: Event) => explorer.offer((event as CustomEvent<Report>).detail, event.target);
-  document.addEventListener("course:report", listen);
+  const deafen = explorer.choice.listen();
   return () => {
-    document.removeEventListener("course:report", listen);
+    deafen();
     explorer.stop();
   };
 };
 
 class Explorer {
-  readonly #host: HTMLElement;
-  readonly #choice = h("select", { "aria-label": "What to play" });
-  readonly #run = h("button", { type: "button", class: "blocks-run", hidden: true }, "Play your last run");
+  readonly choice: RunChoice<Trace>;
   readonly #steps = new StepControls("Steps", (step) => this.#show(step));
   readonly #words = h("p", { class: "blocks-words", "aria-live": "polite" });
   readonly #calls = h("ol", { class: "blocks-calls", "aria-label": "Calls" });
   readonly #state = h("div", { class: "blocks-state" });
-  #own: Trace[] = [];
   #trace = STORY;
   #owners = new Map<string, Owner>();
 
   constructor(host: HTMLElement) {
-    this.#host = host;
+    this.choice = new RunChoice({
+      host,
+      steps: this.#steps,
+      story: STORY.title,
+      from: "press Check in an exercise",
+      runs: tracesOf,
+      see: (trace) => (hasStates(trace) ? seeCalls(trace) : null),
+      load: (trace) => this.#load(trace ?? STORY),
+    });
     host.classList.add("blocks");
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Picture: pool, free queue and block tables, step by step");
     host.append(
-      h("div", { class: "blocks-head" }, this.#choice, this.#run),
+      this.choice.root,
       this.#steps.root,
       this.#words,
       h("div", { class: "blocks-body" }, this.#state, h("div", { class: "blocks-list" }, this.#calls)),
       legend(["token", "a slot that holds a token, in its owner’s colour"], ["slot", "an empty slot"], ["freed", "a free block"]),
     );
-    this.#choice.addEventListener("change", () => this.#load(this.#chosen()));
-    this.#run.addEventListener("click", () => this.#playRun());
     this.#steps.handleKeys(host);
-    this.#fillChoice();
     this.#load(STORY);
   }
 
@@ -69,57 +71,8 @@ class Explorer {
     this.#steps.pause();
   }
 
-  /** Offer a learner's run; `target` is the exercise that it belongs to. */
-  offer(report: Report, target: EventTarget | null): void {
-    this.#own = tracesOf(report);
-    const last = this.#own.at(-1);
-    this.#fillChoice(report.exercise);
-    this.#run.hidden = !last;
-    if (!last) return;
-    this.#run.textContent = `Play your last run: ${report.exercise}`;
-    if (target instanceof Element && hasStates(last)) this.#offerBeside(target, last);
-  }
-
-  /** A button in the verdict too, where the reader is. */
-  #offerBeside(exercise: Element, trace: Trace): void {
-    const button = h("button", { type: "button", class: "blocks-see" }, trace.failure ? "Play these calls in the picture" : "Play the last calls in the picture");
-    button.addEventListener("click", () => this.#playRun());
-    exercise.querySelector(".verdict .blocks-see")?.remove();
-    const calls = exercise.querySelector(".verdict .calls");
-    if (calls) calls.after(button);
-    else exercise.querySelector(".verdict")?.prepend(button);
-  }
-
-  #playRun(): void {
-    const last = this.#own.at(-1);
-    if (!last) return;
-    this.#choice.value = `${this.#own.length}`;
-    this.#load(last);
-    this.#host.scrollIntoView({ block: "start", behavior: calm() ? "instant" : "smooth" });
-    this.#steps.focus();
-    this.#steps.play();
-  }
-
-  #fillChoice(exercise?: string): void {
-    const own = this.#own.map((trace, index) => h("option", { value: `${index + 1}` }, trace.title));
-    const runs = own.length > 0 && h("optgroup", { label: `Your last run: ${exercise}` }, ...own);
-    const none = own.length === 0 && h("option", { disabled: true }, "Your last run: press Check in an exercise");
-    this.#choice.replaceChildren(h("option", { value: "0" }, STORY.title), ...[runs, none].filter((each) => each !== false));
-    if (this.#trace === STORY) this.#choice.value = "0";
-    else {
-      // The run that was on show is gone: the new one takes its place.
-      this.#choice.value = `${this.#own.length}`;
-      this.#load(this.#chosen());
-    }
-  }
-
-  #chosen(): Trace {
-    return this.#own[Number(this.#choice.value) - 1] ?? STORY;
-  }
-
   #load(trace: Trace): void {
     this.#trace = trace;
-    this.#host.parentElement?.classList.toggle("is-own-run", trace !== STORY);
     this.#owners = owners(names(trace, "BlockTable"));
     this.#calls.replaceChildren(...trace.calls.map((call, index) => this.#drawCall(call, index)));
     if (trace.failure?.expected != null) {

@@ -2,10 +2,10 @@
 
 import { h } from "../dom";
 import { drawRun, isInt8Run, runWords } from "./int8-run";
-import { calm, counted, legend, Slider, StepControls } from "./pieces";
+import { counted, legend, Slider, StepControls } from "./pieces";
 import type { Draw } from "./picture";
-import { RunChoice } from "./run-choice";
-import type { Trace } from "./trace";
+import { RunChoice, seeCalls } from "./run-choice";
+import { type Trace, tracesOf } from "./trace";
 import { type Arrival, arriving, bound, DATA, fill, type Grain, type HeadState, HEADS, largestOf, type Slot } from "./int8-block";
 
 const LOUDNESS = [1, 2, 4, 8, 16, 32];
@@ -31,15 +31,13 @@ export const draw: Draw = (host) => {
   const tables = h("div", { class: "int8-run" });
   const steps = new StepControls("Tokens", show);
   const run = new RunChoice({
+    host,
+    steps,
     story: "The block of this chapter",
     from: "press Check in the exercise int8-append",
-    drawable: isInt8Run,
+    runs: (report) => tracesOf(report).filter(isInt8Run),
+    see: seeCalls,
     load,
-    play: () => {
-      host.scrollIntoView({ block: "start", behavior: calm() ? "instant" : "smooth" });
-      steps.focus();
-      steps.play();
-    },
   });
   let own: Trace | null = null;
   let tokens: number[][][] = [];
@@ -59,7 +57,6 @@ export const draw: Draw = (host) => {
 
   function load(trace: Trace | null): void {
     own = trace;
-    host.parentElement?.classList.toggle("is-own-run", own !== null);
     controls.hidden = block.hidden = own !== null;
     tables.hidden = own === null;
     if (own) return steps.load(own.calls.length);

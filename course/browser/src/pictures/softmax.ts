@@ -1,26 +1,23 @@
 /** The softmax in one pass: scores arrive block by block, and the sums so far are kept against the largest of them. */
 
 import { h } from "../dom";
-import type { Report } from "../exercise";
-import { calm, counted, legend, listed, Slider, StepControls } from "./pieces";
+import { counted, legend, listed, Slider, StepControls } from "./pieces";
 import type { Draw } from "./picture";
+import { RunChoice, seeCalls } from "./run-choice";
 import { type Block, BLOCK_SIZES, chapterStory, DATA, isSoftmaxRun, type Key, NOTHING, runStory, type Step, type Story, type Sums } from "./softmax-story";
 import { outcome, type Trace, tracesOf } from "./trace";
 
 export const draw: Draw = (host) => {
   const picture = new Picture(host);
-  const listen = (event: Event) => picture.offer((event as CustomEvent<Report>).detail, event.target);
-  document.addEventListener("course:report", listen);
+  const deafen = picture.choice.listen();
   return () => {
-    document.removeEventListener("course:report", listen);
+    deafen();
     picture.stop();
   };
 };
 
 class Picture {
-  readonly #host: HTMLElement;
-  readonly #choice = h("select", { "aria-label": "What to play" });
-  readonly #run = h("button", { type: "button", class: "softmax-run", hidden: true });
+  readonly choice: RunChoice<Trace>;
   readonly #size: Slider;
   readonly #query: Slider;
   readonly #sliders: HTMLElement;
@@ -28,12 +25,19 @@ class Picture {
   readonly #words = h("p", { class: "softmax-words", "aria-live": "polite" });
   readonly #blocks = h("ol", { class: "softmax-blocks", "aria-label": "Blocks, in the order of the block table" });
   readonly #sums = h("dl", { class: "softmax-sums" });
-  #own: Trace[] = [];
   #trace: Trace | null = null;
   #story: Story = chapterStory(4, DATA.queries.length - 2);
 
   constructor(host: HTMLElement) {
-    this.#host = host;
+    this.choice = new RunChoice({
+      host,
+      steps: this.#steps,
+      story: "The sequence of this chapter",
+      from: "press Check in the exercise online-softmax",
+      runs: (report) => tracesOf(report).filter(isSoftmaxRun),
+      see: seeCalls,
+      load: (trace) => this.#load(trace),
+    });
     const reload = () => this.#load(null);
     this.#size = new Slider({ label: "Block size", min: 0, max: BLOCK_SIZES.length - 1, value: BLOCK_SIZES.indexOf(4), onInput: reload });
     this.#query = new Slider({ label: "Query at position", min: 0, max: DATA.queries.length - 1, value: DATA.queries.length - 2, onInput: reload });
@@ -42,7 +46,7 @@ class Picture {
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", "Picture: the softmax in one pass, block by block");
     host.append(
-      h("div", { class: "softmax-head" }, this.#choice, this.#run),
+      this.choice.root,
       this.#sliders,
       this.#steps.root,
       this.#words,
@@ -51,10 +55,7 @@ class Picture {
       this.#sums,
       legend(["held", "share of the weight so far"], ["idle", "not seen by this query"], ["free", "a slot never written"]),
     );
-    this.#choice.addEventListener("change", () => this.#load(this.#chosen()));
-    this.#run.addEventListener("click", () => this.#playRun());
     this.#steps.handleKeys(host);
-    this.#fillChoice();
     this.#load(null);
   }
 
@@ -62,58 +63,8 @@ class Picture {
     this.#steps.pause();
   }
 
-  /** Offer a learner's run; `target` is the exercise that it belongs to. */
-  offer(report: Report, target: EventTarget | null): void {
-    const own = tracesOf(report).filter(isSoftmaxRun);
-    const last = own.at(-1);
-    if (!last) return;
-    this.#own = own;
-    this.#fillChoice(report.exercise);
-    this.#run.hidden = false;
-    this.#run.textContent = `Play your last run: ${report.exercise}`;
-    if (target instanceof Element) this.#offerBeside(target, last);
-  }
-
-  /** A button in the verdict too, where the reader is. */
-  #offerBeside(exercise: Element, trace: Trace): void {
-    const button = h("button", { type: "button", class: "softmax-see" }, trace.failure ? "Play these calls in the picture" : "Play the last calls in the picture");
-    button.addEventListener("click", () => this.#playRun());
-    exercise.querySelector(".verdict .softmax-see")?.remove();
-    const calls = exercise.querySelector(".verdict .calls");
-    if (calls) calls.after(button);
-    else exercise.querySelector(".verdict")?.prepend(button);
-  }
-
-  #playRun(): void {
-    const last = this.#own.at(-1);
-    if (!last) return;
-    this.#choice.value = `${this.#own.length}`;
-    this.#load(last);
-    this.#host.scrollIntoView({ block: "start", behavior: calm() ? "instant" : "smooth" });
-    this.#steps.focus();
-    this.#steps.play();
-  }
-
-  #fillChoice(exercise?: string): void {
-    const own = this.#own.map((trace, index) => h("option", { value: `${index + 1}` }, trace.title));
-    const runs =
-      own.length > 0
-        ? h("optgroup", { label: `Your last run: ${exercise}` }, ...own)
-        : h("option", { disabled: true }, "Your last run: press Check in the exercise online-softmax");
-    this.#choice.replaceChildren(h("option", { value: "0" }, "The sequence of this chapter"), runs);
-    if (!this.#trace) return;
-    // The run that was on show is gone: the new one takes its place.
-    this.#choice.value = `${this.#own.length}`;
-    this.#load(this.#chosen());
-  }
-
-  #chosen(): Trace | null {
-    return this.#own[Number(this.#choice.value) - 1] ?? null;
-  }
-
   #load(trace: Trace | null): void {
     this.#trace = trace;
-    this.#host.parentElement?.classList.toggle("is-own-run", trace !== null);
     this.#sliders.hidden = trace !== null;
     if (trace) this.#story = runStory(trace);
     else {
