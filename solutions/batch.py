@@ -31,6 +31,14 @@ class Room(NamedTuple):
     wide: torch.Tensor  # int64, one after the other: tokens, positions, slots, sample_rows
     narrow: torch.Tensor  # int32: query_start_loc, context_lens, block_tables, touched
 
+    @classmethod
+    def of(cls, num_tokens: int, num_seqs: int, context_len: int, block_size: int, device: torch.device) -> Room:
+        """Return room for steps of so many tokens and sequences."""
+        width = -(-context_len // block_size)
+        wide = torch.zeros(3 * num_tokens + num_seqs, dtype=torch.int64, device=device)
+        narrow = torch.zeros(1 + num_seqs * (2 + width) + 4 * num_tokens, dtype=torch.int32, device=device)
+        return cls(num_tokens, num_seqs, context_len, wide, narrow)
+
 
 @dataclass(frozen=True)
 class Batch:

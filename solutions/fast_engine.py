@@ -2,13 +2,14 @@
 
 While the GPU works on one turn, the host plans and starts the next, and only then reads what the first has sampled.
 Where a sequence ended is therefore seen late: that costs a few rows whose tokens nobody wants, never a wrong token.
-Prompts take the model's own pass, captured as graphs.
+Prompts take the model's own pass, recorded as graphs.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from solutions.cuda_graphs import Graphs
 from solutions.engine import Engine, Output, rows_of
 from solutions.fused_decode import Entry, FusedDecoder, Turn
 from solutions.prompt_graphs import PromptGraphs
@@ -26,24 +27,36 @@ class _Pending(NamedTuple):
 class FastEngine(Engine):
     """`Engine`, with the same answers sooner. `ValueError` for a model or a cache that the fused step does not support.
 
-    `steps_per_turn` is how many decode steps the host plans at once: a new request waits for at most that many.
+    `steps_per_turn` is how many decode steps the host plans at once: a new request waits for at most that many. Without
+    `use_graphs` the same kernels are launched one by one; without `read_late` each turn is read before the next one is
+    planned, so that host and device wait for each other.
     """
 
     def __init__(
-        self, config: GPT2Config, weights: Weights, *args: Any, steps_per_turn: int = 16, **options: Any
+        self,
+        config: GPT2Config,
+        weights: Weights,
+        *args: Any,
+        steps_per_turn: int = 16,
+        use_graphs: bool = True,
+        read_late: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(config, weights, *args, **options)
-        self.steps_per_turn = steps_per_turn
-        self.decoder = FusedDecoder(config, weights, self.cache, self.scheduler.max_running, steps_per_turn)
+        scheduler = self.scheduler
+        graphs = Graphs(self.device, enabled=use_graphs)
+        self.steps_per_turn, self.read_late = steps_per_turn, read_late
+        self.decoder = FusedDecoder(config, weights, self.cache, scheduler.max_running, steps_per_turn, graphs)
         self.prompts = PromptGraphs(
-            self.model, self.caches, self.decoder.tokens, self.block_size, self.parts.slot_mapping
-        )
+            self.model, self.caches, self.decoder.tokens, self.block_size, self.parts.slot_mapping,
+            scheduler.max_step_tokens, graphs,
+        )  # fmt: skip
         self._pending: _Pending | None = None
 
     def warm_up(self) -> None:
-        """Compile and capture everything that a step may need."""
+        """Compile and record everything that a step may need."""
         self.decoder.warm_up()
-        self.prompts.warm_up(self.scheduler.max_step_tokens)
+        self.prompts.warm_up()
 
     @property
     def has_work(self) -> bool:
@@ -57,21 +70,19 @@ class FastEngine(Engine):
             outputs += self._read()  # a prompt's step needs the tokens of those that run, which it serves too
         step = scheduler.schedule()
         self.cache.copy_blocks(step.copies)
-        turn = self._start(step) if step.batch else None
+        started = _Pending(step, self._start(step)) if step.batch else None
         outputs += self._read()
-        if turn is not None:
-            self._pending = _Pending(step, turn)
-        elif step.batch:
-            outputs += self.run(step)
+        self._pending = started
+        if not self.read_late:
+            outputs += self._read()
         return outputs
 
-    def _start(self, step: Step) -> Turn | None:
-        """Start a turn and return at once; None where a step is too large for the graphs."""
+    def _start(self, step: Step) -> Turn:
+        """Start a turn and return at once."""
         if all(each.num_new == 1 and each.samples for each in step.batch):
             num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
             return self.decoder.launch(self._entries(step), num_steps)
-        if not self.prompts.launch(rows_of(step)):
-            return None
+        self.prompts.launch(rows_of(step))
         num_rows = sum(each.samples for each in step.batch)
         return self.decoder.read_later(self.decoder.tokens[None, :num_rows], num_rows)
 
@@ -93,6 +104,6 @@ class FastEngine(Engine):
             return []
         step, turn = self._pending
         self._pending = None
-        outputs = [output for sampled in turn.tokens() for output in self.take(step, sampled)]
+        outputs = self.take(step, turn.tokens())
         self.scheduler.free_finished()
         return outputs
