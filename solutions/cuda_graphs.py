@@ -18,11 +18,16 @@ class Graphs:
         self.enabled = enabled and device.type == "cuda"
         self._memory: Any = None
 
-    def record(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Return what does the same as `call`, on the same tensors. It runs once now, to compile what is not yet."""
+    def record(self, call: Callable[[], None], kept: torch.Tensor) -> Callable[[], None]:
+        """Return what does the same as `call`, on the same tensors.
+
+        It runs once now, to compile what is not yet; whatever else it changes, `kept` is as before afterwards.
+        """
         if not self.enabled:
             return call
+        before = kept.clone()
         call()
+        kept.copy_(before)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._memory):
             call()

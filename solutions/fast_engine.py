@@ -64,39 +64,33 @@ class FastEngine(Engine):
 
     def step(self) -> list[Output]:
         """Start the next turn, and return what the one before it has sampled."""
-        scheduler = self.scheduler
-        outputs: list[Output] = []
-        if scheduler.waiting or not all(sequence.is_decoding for sequence in scheduler.running):
-            outputs += self._read()  # a prompt's step needs the tokens of those that run, which it serves too
-        step = scheduler.schedule()
+        step = self.scheduler.schedule()
         self.cache.copy_blocks(step.copies)
         started = _Pending(step, self._start(step)) if step.batch else None
-        outputs += self._read()
+        outputs = self._read()
         self._pending = started
-        if not self.read_late:
-            outputs += self._read()
-        return outputs
+        return outputs if self.read_late else outputs + self._read()
 
     def _start(self, step: Step) -> Turn:
         """Start a turn and return at once."""
+        sources = self._sources(step)
         if all(each.num_new == 1 and each.samples for each in step.batch):
             num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
-            return self.decoder.launch(self._entries(step), num_steps)
-        self.prompts.launch(rows_of(step))
+            entries = [
+                Entry(source, each.sequence.tokens[-1], each.context_len - 1, each.sequence.table.blocks)
+                for source, each in zip(sources, step.batch, strict=True)
+            ]
+            return self.decoder.launch(entries, num_steps)
+        rows = zip(sources, rows_of(step), strict=True)
+        self.prompts.launch([row if source < 0 else row._replace(tokens=[~source]) for source, row in rows])
         num_rows = sum(each.samples for each in step.batch)
         return self.decoder.read_later(self.decoder.tokens[None, :num_rows], num_rows)
 
-    def _entries(self, step: Step) -> list[Entry]:
-        """Return the rows of a turn of decodes; where a token has not been read, it comes from the turn under way."""
+    def _sources(self, step: Step) -> list[int]:
+        """Return each sequence's row in the turn under way, where that samples its newest token; -1 if it is known."""
         before = [each for each in self._pending.step.batch if each.samples] if self._pending else []
         rows = {id(each.sequence): row for row, each in enumerate(before)}
-        entries = []
-        for each in step.batch:
-            sequence = each.sequence
-            is_known = each.context_len <= len(sequence.tokens)
-            source, token = (-1, sequence.tokens[each.context_len - 1]) if is_known else (rows[id(sequence)], 0)
-            entries.append(Entry(source, token, each.context_len - 1, sequence.table.blocks))
-        return entries
+        return [-1 if each.context_len <= len(each.sequence.tokens) else rows[id(each.sequence)] for each in step.batch]
 
     def _read(self) -> list[Output]:
         """Wait for the turn under way and give the sequences its tokens."""

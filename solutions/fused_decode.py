@@ -603,11 +603,10 @@ class FusedDecoder:
     def _replay(self, size: int) -> Callable[[], None]:
         """Return what runs one step; a graph is recorded first where there is none."""
         if size not in self._replays:
-            tokens = self.tokens.clone()  # those of a turn under way, which the next one begins with
             self.positions.fill_(-1)  # the step that is run for recording writes nowhere
             self.steps.zero_()
-            self._replays[size] = self.graphs.record(functools.partial(self._step, size))
-            self.tokens.copy_(tokens)
+            # The tokens are those of a turn under way, with which the next one begins.
+            self._replays[size] = self.graphs.record(functools.partial(self._step, size), self.tokens)
         return self._replays[size]
 
     def _enter(self, size: int) -> None:

@@ -7,6 +7,7 @@ does not fill are padding, which the kernels skip.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -49,14 +50,14 @@ class PromptGraphs:
         self._recorded: dict[tuple[int, ...], _Recorded] = {}
 
     def warm_up(self) -> None:
-        """Record every size that a step may take."""
-        for size in itertools.product(*self.sizes):
+        """Record every size that a step may take, the largest first: the others fit into its memory."""
+        for size in reversed([*itertools.product(*self.sizes)]):
             fewer = max((count for count in self.sizes[1] if count < size[1]), default=0)
             if fewer < size[0]:  # each sequence has a token
                 self._record(size)
 
     def launch(self, rows: Sequence[Row]) -> None:
-        """Start a step and return at once."""
+        """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
         needed = sum(len(row.tokens) for row in rows), len(rows), max(row.context_len for row in rows)
         room, replay = self._record(tuple(
             min(size for size in sizes if size >= number) for number, sizes in zip(needed, self.sizes, strict=True)
@@ -72,10 +73,12 @@ class PromptGraphs:
             num_tokens, num_seqs, context_len = size
             room = Room.of(num_tokens, num_seqs, context_len, self.block_size, self.tokens.device)
             batch = self._fill([], room)  # nothing but padding: it is recorded once, and each step fills its tensors
-            self._recorded[size] = _Recorded(room, self.graphs.record(lambda: self._pass(batch)))
+            self._recorded[size] = _Recorded(room, self.graphs.record(lambda: self._pass(batch), self.tokens))
         return self._recorded[size]
 
     def _pass(self, batch: Batch) -> None:
         with torch.inference_mode():
-            sampled = self.model.next_tokens(batch, self.caches)
+            given = batch.tokens
+            fed = torch.where(given < 0, self.tokens[(~given).clamp(min=0)], given)
+            sampled = self.model.next_tokens(dataclasses.replace(batch, tokens=fed), self.caches)
             self.tokens[: len(sampled)].copy_(sampled)
