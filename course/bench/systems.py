@@ -24,6 +24,7 @@ class Spec(NamedTuple):
 
 
 ONE_BY_ONE = (1, 4)  # flat beyond: twice the requests take twice the time
+ABLATED = (1, 8, 32, 256)  # what an idea gives shows at a few sizes
 COMPILED = (1, 32)  # each number of requests is compiled anew, for most of a minute
 VLLM_SHARE = 0.3  # of the card: what vLLM wants to see free at its start, with others beside it
 VLLM_KV_BYTES = 8 << 30  # its KV cache: more than 1,000 sequences of the table, and no need to load alone to measure
@@ -39,7 +40,8 @@ def _vllm(name: str, title: str, **environment: str) -> Spec:
 
 
 def _ours(name: str, title: str, engine: str, group: str = "ours", dtype: str | None = None) -> Spec:
-    return Spec(name, title, "ours.py", {"engine": engine}, group, dtype=dtype)
+    requests = ABLATED if group == "ablations" else None
+    return Spec(name, title, "ours.py", {"engine": engine}, group, requests, dtype=dtype)
 
 
 SYSTEMS = (
