@@ -6,10 +6,12 @@ All sequences of a step are packed into one row dimension without padding: the r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 
@@ -30,6 +32,14 @@ class Room(NamedTuple):
     context_len: int  # the longest
     wide: torch.Tensor  # int64, one after the other: tokens, positions, slots, sample_rows
     narrow: torch.Tensor  # int32: query_start_loc, context_lens, block_tables, touched
+
+    @classmethod
+    def of(cls, num_tokens: int, num_seqs: int, context_len: int, block_size: int, device: torch.device) -> Room:
+        """Return room for steps of so many tokens and sequences."""
+        width = -(-context_len // block_size)
+        wide = torch.zeros(3 * num_tokens + num_seqs, dtype=torch.int64, device=device)
+        narrow = torch.zeros(1 + num_seqs * (2 + width) + 4 * num_tokens, dtype=torch.int32, device=device)
+        return cls(num_tokens, num_seqs, context_len, wide, narrow)
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ def build_batch(
             numbers += [fill] * (room.num_tokens - len(numbers))
         for numbers, fill in ((starts, starts[-1]), (context_lens, 0), (sample_rows, 0)):
             numbers += [fill] * (room.num_seqs + (numbers is starts) - len(numbers))
-    tables = [block for row in rows for block in (*row.blocks, *[0] * (width - len(row.blocks)))]
+    tables = [block for row in rows for block in (*row.blocks[:width], *[0] * (width - len(row.blocks)))]
     tables += [0] * (width * len(context_lens) - len(tables))
     wide = _to_device([tokens, positions, slots, sample_rows], torch.int64, device, room and room.wide)
     narrow = _to_device([starts, context_lens, tables, touched], torch.int32, device, room and room.narrow)
@@ -116,10 +126,10 @@ def _touched_blocks(blocks: Sequence[int], block_size: int, first: int, end: int
 def _to_device(
     parts: list[list[int]], dtype: torch.dtype, device: torch.device, into: torch.Tensor | None
 ) -> list[torch.Tensor]:
-    numbers = torch.tensor([number for part in parts for number in part], dtype=dtype)
+    numbers = list(itertools.chain(*parts))
+    # By way of NumPy, which takes a third of the time of `torch.tensor` for a list.
+    here = torch.from_numpy(np.array(numbers, "int64" if dtype == torch.int64 else "int32"))
     if device.type == "cuda":
-        numbers = numbers.pin_memory()
-    there = numbers.to(device, non_blocking=True) if into is None else into[: len(numbers)]
-    if into is not None:
-        there.copy_(numbers, non_blocking=True)
+        here = here.pin_memory()
+    there = here.to(device, non_blocking=True) if into is None else into[: len(here)].copy_(here, non_blocking=True)
     return list(there.split([len(part) for part in parts]))

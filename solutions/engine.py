@@ -46,10 +46,10 @@ class Tokenizer(Protocol):
 
 
 class Output(NamedTuple):
-    """News of one request: `token` is new, or None when it only ended. `finished` says why it ended, else None."""
+    """News of one request: its new tokens, perhaps none, and why it ended ("eos", "length"), or None."""
 
     request: int
-    token: int | None
+    tokens: list[int]
     finished: str | None
 
 
@@ -159,7 +159,7 @@ class Engine:
         batch = build_batch(rows_of(step), self.block_size, self.parts.slot_mapping, self.device)
         with torch.inference_mode():
             sampled = self.model.next_tokens(batch, self.caches).tolist()
-        outputs = self.take(step, sampled)
+        outputs = self.take(step, [[token] for token in sampled])
         self.scheduler.free_finished()
         return outputs
 
@@ -171,11 +171,11 @@ class Engine:
         open_requests = set(numbers)
         try:
             while open_requests:
-                for request, token, finished in self.step():
+                for request, tokens, finished in self.step():
                     if request in numbers:
                         if finished:
                             open_requests.discard(request)
-                        yield Output(numbers[request], token, finished)
+                        yield Output(numbers[request], tokens, finished)
         finally:  # the caller may stop listening
             for number in open_requests:
                 self.abort(number)
@@ -186,25 +186,24 @@ class Engine:
         """Return the new tokens of each prompt."""
         results: list[list[int]] = [[] for _ in prompts]
         for output in self.stream(prompts, max_new_tokens, eos_token):
-            if output.token is not None:
-                results[output.request].append(output.token)
+            results[output.request] += output.tokens
         return results
 
-    def take(self, step: Step, sampled: list[int]) -> list[Output]:
-        """Give each sequence that sampled its token, and return what is new."""
-        tokens = iter(sampled)
+    def take(self, step: Step, sampled: list[list[int]]) -> list[Output]:
+        """Give each sequence that sampled its tokens, up to the one that ends it, and return what is new."""
         outputs = []
-        for each in step.batch:
-            if not each.samples:
-                continue
-            token, sequence = next(tokens), each.sequence
+        for sequence, tokens in zip([each.sequence for each in step.batch if each.samples], sampled, strict=True):
             request = self._requests.get(id(sequence))
             if request is None:
                 continue  # aborted while the step ran
-            is_end = token == request.eos_token
-            sequence.take(None if is_end else token)
-            finished = None if not sequence.is_finished else "eos" if is_end else "length"
-            outputs.append(Output(request.number, None if is_end else token, finished))
+            eos = request.eos_token
+            end = tokens.index(eos) if eos is not None and eos in tokens else None
+            for token in tokens[:end]:
+                sequence.take(token)
+            if end is not None:
+                sequence.take(None)
+            finished = None if not sequence.is_finished else "length" if end is None else "eos"
+            outputs.append(Output(request.number, tokens[:end], finished))
             if finished:
                 self._forget(request)
         return outputs

@@ -10,13 +10,16 @@ for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from solutions.cuda_graphs import Graphs
 
 if TYPE_CHECKING:
     from solutions.kv_cache import KVCache
@@ -505,11 +508,14 @@ class Turn:
         self._num_rows = num_rows
         self._done = done
 
-    def tokens(self) -> list[list[int]]:
-        """Return the sampled tokens: of each step those of all rows."""
+    def wait(self) -> None:
         if self._done is not None:
             self._done.synchronize()
-        return [row[: self._num_rows] for row in self._sampled.tolist()]
+
+    def tokens(self) -> list[list[int]]:
+        """Wait for the sampled tokens and return each row's, one a step."""
+        self.wait()
+        return self._sampled[:, : self._num_rows].numpy().T.tolist()  # type: ignore[no-any-return]
 
 
 class FusedDecoder:
@@ -520,7 +526,13 @@ class FusedDecoder:
     """
 
     def __init__(
-        self, config: GPT2Config, weights: Weights, cache: KVCache, max_rows: int = 256, max_steps: int = 16
+        self,
+        config: GPT2Config,
+        weights: Weights,
+        cache: KVCache,
+        max_rows: int = 256,
+        max_steps: int = 16,
+        graphs: Graphs | None = None,
     ) -> None:
         if problem := unsupported(config, weights, cache.dtype):
             raise ValueError(f"the fused step does not support {problem}: use the model's own pass")
@@ -551,17 +563,19 @@ class FusedDecoder:
         self._given = [torch.zeros(max_rows, entry_size, dtype=int32, **pinned) for _ in range(2)]
         self._read = [torch.zeros(max_steps * max_rows, dtype=int32, **pinned) for _ in range(2)]
         self._num_turns = 0
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self.graphs = graphs or Graphs(self.device)
+        self.sizes = [*(size for size in SIZES if size < max_rows), max_rows]
+        self._replays: dict[int, Callable[[], None]] = {}
 
     def warm_up(self) -> None:
-        """Compile the kernels and capture the graphs of every batch size."""
-        for size in SIZES:
-            if size <= self.max_rows:
-                self._graph(size)
+        """Compile the kernels and record the graphs of every batch size."""
+        for size in self.sizes:
+            self._replay(size)
 
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         """Start a turn and return at once."""
-        size = min(size for size in (*SIZES, self.max_rows) if size >= len(entries))
+        size = min(size for size in self.sizes if size >= len(entries))
+        replay = self._replay(size)
         given = self._given[self._num_turns % 2]
         given[:size, 2] = -1  # rows of no sequence
         given[:size, 0] = -1
@@ -569,7 +583,6 @@ class FusedDecoder:
         for line, entry in zip(lines, entries, strict=False):
             line[:3] = entry[:3]
             line[3 : 3 + len(entry.blocks)] = entry.blocks
-        replay = self._graph(size).replay if self.device.type == "cuda" else lambda: self._step(size)
         self.entries[:size].copy_(given[:size], non_blocking=True)
         self._enter(size)
         for _ in range(num_steps):
@@ -587,17 +600,14 @@ class FusedDecoder:
             done.record()
         return Turn(read, num_rows, done)
 
-    def _graph(self, size: int) -> torch.cuda.CUDAGraph:
-        if size not in self._graphs:
-            self.positions.fill_(-1)  # the captured steps and those before them write nowhere
+    def _replay(self, size: int) -> Callable[[], None]:
+        """Return what runs one step; a graph is recorded first where there is none."""
+        if size not in self._replays:
+            self.positions.fill_(-1)  # the step that is run for recording writes nowhere
             self.steps.zero_()
-            for _ in range(2):
-                self._step(size)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._step(size)
-            self._graphs[size] = graph
-        return self._graphs[size]
+            # The tokens are those of a turn under way, with which the next one begins.
+            self._replays[size] = self.graphs.record(functools.partial(self._step, size), self.tokens)
+        return self._replays[size]
 
     def _enter(self, size: int) -> None:
         config = self.config

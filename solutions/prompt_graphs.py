@@ -1,12 +1,13 @@
 """The model's own pass as CUDA graphs, for steps with prompts.
 
 Such a step has some 150 kernels, and launching them takes the host longer than running them takes the GPU. A graph is
-replayed in one call. It is captured for sizes, and a step takes the smallest that holds it: rows and sequences that it
+replayed in one call. It is recorded for sizes, and a step takes the smallest that holds it: rows and sequences that it
 does not fill are padding, which the kernels skip.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,15 +15,16 @@ from typing import Any, NamedTuple
 import torch
 
 from solutions.batch import Batch, Room, Row, build_batch
+from solutions.cuda_graphs import Graphs
 
-TOKENS = (64, 128, 256, 512, 1024, 2048)
+TOKENS = sorted(each << power for each in (2, 3) for power in range(5, 14))  # 64, 96, 128, 192, 256, …
 SEQUENCES = (8, 64, 256)
-SHORT = 64  # contexts up to this have graphs of their own: fewer tiles of queries, and narrow block tables
+CONTEXTS = (64,)  # short ones need fewer tiles of queries, and narrow block tables
 
 
-class _Captured(NamedTuple):
+class _Recorded(NamedTuple):
     room: Room
-    graph: torch.cuda.CUDAGraph | None  # None on a device that has none: there the pass itself is run
+    replay: Callable[[], None]
 
 
 class PromptGraphs:
@@ -35,68 +37,48 @@ class PromptGraphs:
         tokens: torch.Tensor,
         block_size: int,
         slot_mapping: Callable[..., list[int]],
+        max_step_tokens: int,
+        graphs: Graphs,
     ) -> None:
         self.model, self.caches, self.tokens = model, caches, tokens
-        self.block_size, self.slot_mapping = block_size, slot_mapping
-        self.device = tokens.device
-        self._captured: dict[tuple[int, int, int], _Captured] = {}
-        self._memory: Any = None  # no two graphs run at once, so all compute in the same memory
+        self.block_size, self.slot_mapping, self.graphs = block_size, slot_mapping, graphs
+        most = max_step_tokens, len(tokens), model.config.n_positions
+        self.sizes = [
+            [*(size for size in sizes if size < limit), limit]
+            for sizes, limit in zip((TOKENS, SEQUENCES, CONTEXTS), most, strict=True)
+        ]
+        self._recorded: dict[tuple[int, ...], _Recorded] = {}
 
-    def warm_up(self, max_step_tokens: int) -> None:
-        """Capture every size that a step of up to so many tokens may take."""
-        for num_tokens, num_seqs, context_len in itertools.product(TOKENS, SEQUENCES, self._contexts()):
-            if num_tokens // 2 < max_step_tokens and num_seqs <= min(num_tokens, len(self.tokens)):
-                self._capture(num_tokens, num_seqs, context_len)
+    def warm_up(self) -> None:
+        """Record every size that a step may take, the largest first: the others fit into its memory."""
+        for size in reversed([*itertools.product(*self.sizes)]):
+            fewer = max((count for count in self.sizes[1] if count < size[1]), default=0)
+            if fewer < size[0]:  # each sequence has a token
+                self._record(size)
 
-    def launch(self, rows: Sequence[Row]) -> bool:
-        """Start a step; `False`, with nothing started, for one that is larger than all graphs."""
-        num_tokens = _at_least(sum(len(row.tokens) for row in rows), TOKENS)
-        num_seqs = _at_least(len(rows), [count for count in SEQUENCES if count <= len(self.tokens)])
-        context_len = _at_least(max(row.context_len for row in rows), self._contexts())
-        if num_tokens is None or num_seqs is None or context_len is None:
-            return False
-        room, graph = self._capture(num_tokens, num_seqs, context_len)
-        batch = self._fill(rows, room)
-        if graph is None:
-            self._pass(batch)
-        else:
-            graph.replay()
-        return True
-
-    def _contexts(self) -> tuple[int, int]:
-        longest = self.model.config.n_positions
-        return min(SHORT, longest), longest
+    def launch(self, rows: Sequence[Row]) -> None:
+        """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
+        needed = sum(len(row.tokens) for row in rows), len(rows), max(row.context_len for row in rows)
+        room, replay = self._record(tuple(
+            min(size for size in sizes if size >= number) for number, sizes in zip(needed, self.sizes, strict=True)
+        ))  # fmt: skip
+        self._fill(rows, room)
+        replay()
 
     def _fill(self, rows: Sequence[Row], room: Room) -> Batch:
-        return build_batch(rows, self.block_size, self.slot_mapping, self.device, room)
+        return build_batch(rows, self.block_size, self.slot_mapping, self.tokens.device, room)
+
+    def _record(self, size: tuple[int, ...]) -> _Recorded:
+        if size not in self._recorded:
+            num_tokens, num_seqs, context_len = size
+            room = Room.of(num_tokens, num_seqs, context_len, self.block_size, self.tokens.device)
+            batch = self._fill([], room)  # nothing but padding: it is recorded once, and each step fills its tensors
+            self._recorded[size] = _Recorded(room, self.graphs.record(lambda: self._pass(batch), self.tokens))
+        return self._recorded[size]
 
     def _pass(self, batch: Batch) -> None:
         with torch.inference_mode():
-            sampled = self.model.next_tokens(batch, self.caches)
+            given = batch.tokens
+            fed = torch.where(given < 0, self.tokens[(~given).clamp(min=0)], given)
+            sampled = self.model.next_tokens(dataclasses.replace(batch, tokens=fed), self.caches)
             self.tokens[: len(sampled)].copy_(sampled)
-
-    def _capture(self, num_tokens: int, num_seqs: int, context_len: int) -> _Captured:
-        size = num_tokens, num_seqs, context_len
-        if size not in self._captured:
-            width = -(-context_len // self.block_size)
-            wide = torch.zeros(3 * num_tokens + num_seqs, dtype=torch.int64, device=self.device)
-            narrow = torch.zeros(1 + num_seqs * (2 + width) + 4 * num_tokens, dtype=torch.int32, device=self.device)
-            room = Room(*size, wide, narrow)
-            self._captured[size] = _Captured(room, self._graph_of(self._fill([], room)))
-        return self._captured[size]
-
-    def _graph_of(self, batch: Batch) -> torch.cuda.CUDAGraph | None:
-        """Capture the pass over a batch of nothing but padding."""
-        if self.device.type != "cuda":
-            return None
-        for _ in range(2):  # compiles and tunes what is not yet
-            self._pass(batch)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
-            self._pass(batch)
-        self._memory = graph.pool()
-        return graph
-
-
-def _at_least(number: int, sizes: Sequence[int]) -> int | None:
-    return next((size for size in sizes if size >= number), None)
