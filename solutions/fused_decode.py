@@ -1,7 +1,8 @@
 """A decode step of GPT-2 in a few fused kernels, replayed as one CUDA graph: the fast path of the engine.
 
 A step of one token a sequence does little arithmetic and reads all the weights, so it is bound by memory and by the
-number of kernels that wait for each other. Hence: layer norm's gain and bias are folded into the weights that follow;
+number of kernels that wait for each other. Hence: layer norm's gain and bias are folded into the weights that follow,
+and the mean that it takes away into those that write the residual stream, which leaves one sum of squares to compute;
 bias, GELU and residual ride on the matrix products; attention writes the new key and value itself; and the vocabulary
 projection keeps the best token of each tile, so that no logits reach memory. The chosen token stays on the device and
 is the next step's input. What depends on nothing in the step, the weights above all, is fetched before a kernel waits
@@ -216,7 +217,7 @@ def attend_kernel(
 ):  # fmt: skip
     """One program: one row and head. Writes the new key and value, and attends to them and to those of the cache.
 
-    The cache's are of earlier steps: the first tile is fetched before the wait, and AHEAD more of them into the L2 cache.
+    The cache's are of earlier steps: before the wait the first tile is fetched, and AHEAD more into the L2 cache.
     DOT: on the tensor cores, which multiply 8 columns at a time; all are the one query.
     """
     let_next_begin(PDL == EARLY)
