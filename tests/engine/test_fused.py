@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from solutions import fused_decode
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 from solutions.engine import Engine
@@ -26,6 +27,19 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def test_the_fused_step_is_the_float64_one(contexts: list[int]) -> None:
     """Context lengths around the block size, in scrambled blocks; whatever no token owns is NaN, and stays so."""
     found = compare(Scene(TINY, contexts, 2, DEVICE), 2)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
+@pytest.mark.parametrize("size", [1, 8, 256])
+def test_what_layer_norm_takes_away_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of plan, with biases that move the mean of the residual stream: the fused one has no mean at all."""
+    monkeypatch.setattr(fused_decode, "PLANS", {256: fused_decode.PLANS[size]})
+    scene = Scene(SMALL, [17, 65][: min(size, 2)], 1, DEVICE)
+    for layer in scene.weights.layers:
+        layer.attn_c_proj_bias.add_(2)
+        layer.mlp_c_proj_bias.sub_(1)
+    found = compare(scene, 1)
     assert found.token_gap < 0.01, found
     assert found.kv_error < 2e-3, found
 
