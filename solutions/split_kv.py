@@ -1,13 +1,13 @@
 """Decode attention that splits each context over several programs, and reads INT8 two numbers at a time.
 
-One program a sequence and KV head leaves most of a GPU idle when sequences are few, and even when they are many, too few
-warps are under way to hide what each one waits for. So a context is cut into parts, each part's softmax is computed as
-if it were all, and a second kernel weighs the parts ("Flash-Decoding", Dao et al., 2023).
+One program for each sequence and KV head leaves most of a GPU idle when sequences are few; when they are many, too few
+warps are still under way to hide what each one waits for. So a context is cut into parts, each part's softmax is
+computed as if it were all, and a second kernel weighs the parts ("Flash-Decoding", Dao et al., 2023).
 
-An INT8 cache is read as int16, two numbers each. Tensor cores want two keys' numbers of one dimension in a register, and
-the hardware that loads them so (`ldmatrix.trans`) moves 16 bits at a time: of a pair, one half goes to the even
-dimensions and one to the odd, and nothing is shuffled. Scales stay outside of the products: those of keys multiply the
-scores, those of values the weights.
+An INT8 cache is read as int16, two numbers each. Tensor cores want two keys' numbers of one dimension in a register,
+and the instruction that loads them so (`ldmatrix.trans`) moves 16 bits at a time: of a pair, one half belongs to an
+even dimension and one to an odd, and no byte has to change places. Scales stay outside of the products: those of keys
+multiply the scores, those of values the weights.
 """
 
 from __future__ import annotations
@@ -24,36 +24,43 @@ from solutions.triton_attention import LOG2_E, check_supported, locate, weighted
 if TYPE_CHECKING:
     from solutions.triton_attention import LayerCache
 
-# (bytes of a cached number, head size rounded up) to (keys a tile, warps, pipeline stages).
+# (bytes of a cached number, or 4 for fp32 queries; head size rounded up) to (keys a tile, warps, pipeline stages, most
+# registers a thread).
 TILES = {
-    (1, 32): (64, 2, 5),
-    (1, 64): (64, 2, 5),
-    (1, 128): (64, 2, 5),
-    **triton_attention.DECODE_TILES,
+    (1, 32): (64, 2, 5, 128),
+    (1, 64): (64, 2, 5, 128),
+    (1, 128): (64, 2, 5, 168),
+    **{shape: (*tile, None) for shape, tile in triton_attention.DECODE_TILES.items()},
 }
 PROGRAMS = 768  # as many programs keep an H200 busy: a few on each of its 132 multiprocessors
 PART = 128  # keys that are worth a program of their own
 
-# Two signed bytes to two numbers in 128ths. 0x4800 is fp16's 8, of which the last ten bits count 128ths: with the byte
-# in them, 128 added to it (that is what flipping its sign does), the number is 9 + byte / 128.
+# As `unpack` without it, four numbers at a time.
 UNPACK = tl.constexpr("""{
-    .reg .b32 biased, low, high;
+    .reg .b32 biased, low, high, nine;
+    mov.b32 nine, 0x48804880;
     xor.b32 biased, $2, 0x80808080;
     prmt.b32 low, biased, 0x48484848, 0x4240;
     prmt.b32 high, biased, 0x48484848, 0x4341;
-    sub.f16x2 $0, low, 0x48804880;
-    sub.f16x2 $1, high, 0x48804880;
+    sub.f16x2 $0, low, nine;
+    sub.f16x2 $1, high, nine;
 }""")
 
 
 @triton.jit
 def unpack(pairs, ASM: tl.constexpr):
-    """Return the lower and the upper signed byte of int16 numbers in 128ths, as fp16, which has these exactly."""
-    if ASM:  # five instructions for four numbers
-        return tl.inline_asm_elementwise(UNPACK, "=r,=r,r", [pairs], dtype=(tl.float16, tl.float16), is_pure=True, pack=2)
-    else:
-        low = ((pairs << 8).to(tl.int16) >> 8).to(tl.float32) / 128
-        return low.to(tl.float16), ((pairs >> 8).to(tl.float32) / 128).to(tl.float16)
+    """Return the lower and the upper signed byte of int16 numbers in 128ths, as fp16, which has these exactly.
+
+    0x4800 is fp16's 8, of which the last ten bits count 128ths. A byte with its sign bit flipped is what it was and 128
+    more: put there, it makes 9 + byte / 128.
+    """
+    if ASM:
+        return tl.inline_asm_elementwise(
+            UNPACK, "=r,=r,r", [pairs], dtype=(tl.float16, tl.float16), is_pure=True, pack=2
+        )
+    else:  # noqa: RET505 (Triton compiles both unless one is an else)
+        low, high = (pairs & 0xFF) ^ 0x4880, ((pairs >> 8) & 0xFF) ^ 0x4880
+        return low.to(tl.float16, bitcast=True) - 9.0, high.to(tl.float16, bitcast=True) - 9.0
 
 
 @triton.jit
@@ -216,7 +223,8 @@ def paged_attention(
     group = num_heads // num_kv_heads
     dims = triton.next_power_of_2(head_dim)
     heads = max(16, triton.next_power_of_2(group))  # the tensor cores multiply 16 rows at a time
-    tile, warps, stages = TILES[min(queries.element_size(), cache.keys.element_size()), dims]
+    size = 4 if queries.element_size() == 4 else cache.keys.element_size()
+    tile, warps, stages, registers = TILES[size, dims]
     splits = num_splits(num_kv_heads * num_seqs, block_tables.shape[1] * block_size)
     parts, sums = out[None], None
     if splits > 1:
@@ -229,7 +237,8 @@ def paged_attention(
         parts, queries, keys, values, cache.key_scales, cache.value_scales, block_tables, query_start_loc, context_lens,
         sums, scale * LOG2_E, *parts.stride()[:3], *queries.stride()[:2], *keys.stride()[:3], *scale_strides,
         block_tables.stride(0), *((0, 0) if sums is None else sums.stride()[:2]),
-        group, head_dim, block_size, heads, dims, tile, queries.is_cuda, num_warps=warps, num_stages=stages,
+        group, head_dim, block_size, heads, dims, tile, queries.is_cuda,
+        num_warps=warps, num_stages=stages, maxnreg=registers,
     )  # fmt: skip
     if sums is not None:
         combine_kernel[(num_heads, num_seqs)](
