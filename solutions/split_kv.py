@@ -70,15 +70,16 @@ def load_halves(
 ):  # fmt: skip
     """Return one KV head's keys or values at `block` and `offset` in two tiles `[TILE, DIMS // 2]` of `dtype`.
 
-    Floats: their first half and their last. INT8, which `cache_ptr` and the strides count in pairs: those of even
-    dimension and those of odd, in 128ths, without their scales. What is not valid is 0.
+    Floats: their first half and their last. INT8: those of even dimension and those of odd, in 128ths, without their
+    scales. What is not valid is 0.
     """
     vectors = block * block_stride + offset * slot_stride + kv_head * head_stride
     column = tl.arange(0, DIMS // 2)[None, :]
-    place = cache_ptr + vectors[:, None] + column
     if INT8:
-        one, two = unpack(tl.load(place, mask=valid[:, None] & (column < HEAD_DIM // 2), other=0), ASM)
+        pairs = (cache_ptr + vectors).to(tl.pointer_type(tl.int16))[:, None] + column
+        one, two = unpack(tl.load(pairs, mask=valid[:, None] & (column < HEAD_DIM // 2), other=0), ASM)
     else:
+        place = cache_ptr + vectors[:, None] + column
         one = tl.load(place, mask=valid[:, None] & (column < HEAD_DIM), other=0.0)
         two = tl.load(place + DIMS // 2, mask=valid[:, None] & (column + DIMS // 2 < HEAD_DIM), other=0.0)
     return one.to(dtype), two.to(dtype)
@@ -87,7 +88,7 @@ def load_halves(
 @triton.jit
 def split_kernel(
     out_ptr, queries_ptr,  # [splits, num_tokens, num_kv_heads * GROUP, HEAD_DIM], the same without splits
-    keys_ptr, values_ptr,  # [num_blocks, BLOCK_SIZE, num_kv_heads, HEAD_DIM]; INT8: int16, with HEAD_DIM // 2
+    keys_ptr, values_ptr,  # [num_blocks, BLOCK_SIZE, num_kv_heads, HEAD_DIM]
     key_scales_ptr, value_scales_ptr,  # fp32 [num_blocks, num_kv_heads], or None
     block_tables_ptr,  # int32 [num_seqs, width]
     query_start_loc_ptr, context_lens_ptr,  # int32 [num_seqs + 1], [num_seqs]
@@ -230,12 +231,11 @@ def paged_attention(
     if splits > 1:
         parts = queries.new_empty((splits, *queries.shape), dtype=torch.float32)
         sums = parts.new_empty(parts.shape[:3])
-    keys, values, scale_strides = cache.keys, cache.values, (0, 0)
-    if cache.key_scales is not None:
-        keys, values, scale_strides = keys.view(torch.int16), values.view(torch.int16), cache.key_scales.stride()
+    scale_strides = (0, 0) if cache.key_scales is None else cache.key_scales.stride()
     split_kernel[(num_kv_heads, num_seqs, splits)](
-        parts, queries, keys, values, cache.key_scales, cache.value_scales, block_tables, query_start_loc, context_lens,
-        sums, scale * LOG2_E, *parts.stride()[:3], *queries.stride()[:2], *keys.stride()[:3], *scale_strides,
+        parts, queries, cache.keys, cache.values, cache.key_scales, cache.value_scales,
+        block_tables, query_start_loc, context_lens, sums, scale * LOG2_E,
+        *parts.stride()[:3], *queries.stride()[:2], *cache.keys.stride()[:3], *scale_strides,
         block_tables.stride(0), *((0, 0) if sums is None else sums.stride()[:2]),
         group, head_dim, block_size, heads, dims, tile, queries.is_cuda,
         num_warps=warps, num_stages=stages, maxnreg=registers,
