@@ -13,7 +13,7 @@ DTYPES = {
     "fp32-int8": (torch.float32, torch.int8),
     "fp16-int8": (torch.float16, torch.int8),
 }
-LENGTHS = [1, 15, 16, 17, 0, 63, 64, 65, 200]
+LENGTHS = [1, 15, 16, 17, 0, 63, 64, 65, 200, 0]
 
 
 @pytest.mark.parametrize("check", ATTENTION_CHECKS, ids=lambda check: check.__name__)
