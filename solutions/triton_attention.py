@@ -20,17 +20,16 @@ HEAD_DIMS = range(32, 129, 16)
 LOG2_E = 1.4426950408889634
 
 # (bytes of a query element, head size rounded up) to (queries a tile, keys a tile, warps, pipeline stages). Every entry
-# stays under the 99 KB of shared memory of a consumer card. The addresses of keys and values are loaded too, and that
-# takes some of the stages.
+# stays under the 99 KB of shared memory of a consumer card.
 PREFILL_TILES = {
-    (2, 32): (128, 64, 8, 5),
-    (2, 64): (128, 64, 8, 5),
-    (2, 128): (64, 64, 4, 3),
+    (2, 32): (128, 64, 8, 3),
+    (2, 64): (128, 64, 8, 3),
+    (2, 128): (128, 64, 8, 2),
     (4, 32): (32, 32, 8, 3),
-    (4, 64): (32, 32, 8, 3),
-    (4, 128): (16, 32, 4, 3),
+    (4, 64): (32, 32, 8, 2),
+    (4, 128): (16, 32, 4, 2),
 }
-# The same to (keys a tile, warps, pipeline stages).
+# The same to (keys a tile, warps, pipeline stages). Block numbers are loaded too: that takes some of the stages.
 DECODE_TILES = {
     (2, 32): (64, 2, 5),
     (2, 64): (64, 2, 5),
