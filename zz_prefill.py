@@ -253,7 +253,8 @@ VARIANTS = {
 }
 DRY = [Variant(kind, 32, 16, 4, 2) for kind in ("old", "now", "-", "f", "s", "d", "fd")]
 
-Graphs = dict[str, tuple[Any, int]]  # a CUDA graph and the calls in it
+Graphs = dict[str, tuple[Any, int]]  # a CUDA graph and the number of calls in it
+_kept: list[Any] = []  # what graphs read
 _file: Any = None
 
 
@@ -331,6 +332,7 @@ def correct(variants: list[Variant], case: Case, dim: int, what: str, bound: flo
 
 
 def graph_of(calls: list[Any]) -> torch.cuda.CUDAGraph:
+    _kept.append(calls)
     for call in calls[:2]:
         call()
     torch.cuda.synchronize()
@@ -397,10 +399,6 @@ def compare(dim: int, variants: list[Variant]) -> None:
     variants = correct(variants, large_case(inputs), dim, "large", TOLERANCE)
     graphs = sdpa_graphs(inputs)
     sdpa = list(graphs)
-    try:
-        tell(what="kernels", dim=dim, sdpa=kernel_names(inputs.sdpa_calls()[0]))
-    except Exception as failure:
-        tell(what="kernels", dim=dim, error=str(failure)[:200])
     for variant in variants:
         calls = calls_of(variant, inputs)
         graphs[str(variant)] = (graph_of(calls), len(calls))
@@ -415,6 +413,10 @@ def compare(dim: int, variants: list[Variant]) -> None:
             floor_us=round(floor, 2),
             **{f"times_{other.split()[1]}": round(median[name] / median[other], 3) for other in sdpa},
         )  # fmt: skip
+    try:
+        tell(what="kernels", dim=dim, sdpa=kernel_names(inputs.sdpa_calls()[0]))
+    except Exception as failure:
+        tell(what="kernels", dim=dim, error=str(failure)[:200])
 
 
 def curve(dim: int, query_len: int) -> None:
