@@ -52,8 +52,7 @@ def _run(engine: Engine, prompts: list[str], new_tokens: int) -> None:
     tokens: list[list[int]] = [[] for _ in prompts]
     shown = ""
     for output in engine.stream(prompts, new_tokens, engine.tokenizer.eos_token_id):
-        if output.token is not None:
-            tokens[output.request].append(output.token)
+        tokens[output.request] += output.tokens
         if len(prompts) == 1:
             text = prompts[0] + engine.tokenizer.decode(tokens[0])
             print(text[len(shown) :], end="", flush=True)

@@ -20,17 +20,16 @@ HEAD_DIMS = range(32, 129, 16)
 LOG2_E = 1.4426950408889634
 
 # (bytes of a query element, head size rounded up) to (queries a tile, keys a tile, warps, pipeline stages). Every entry
-# stays under the 99 KB of shared memory of a consumer card. The addresses of keys and values are loaded too, and that
-# takes some of the stages.
+# stays under the 99 KB of shared memory of a consumer card.
 PREFILL_TILES = {
-    (2, 32): (128, 64, 8, 5),
-    (2, 64): (128, 64, 8, 5),
-    (2, 128): (64, 64, 4, 3),
+    (2, 32): (128, 64, 8, 3),
+    (2, 64): (128, 64, 8, 3),
+    (2, 128): (128, 64, 8, 2),
     (4, 32): (32, 32, 8, 3),
-    (4, 64): (32, 32, 8, 3),
-    (4, 128): (16, 32, 4, 3),
+    (4, 64): (32, 32, 8, 2),
+    (4, 128): (16, 32, 4, 2),
 }
-# The same to (keys a tile, warps, pipeline stages).
+# The same to (keys a tile, warps, pipeline stages). Block numbers are loaded too: that takes some of the stages.
 DECODE_TILES = {
     (2, 32): (64, 2, 5),
     (2, 64): (64, 2, 5),
@@ -119,7 +118,8 @@ def prefill_kernel(
     query_start_loc_ptr, context_lens_ptr,  # int32 [num_seqs + 1], [num_seqs]
     scale,
     out_row_stride, out_head_stride, query_row_stride, query_head_stride,
-    block_stride, slot_stride, head_stride, scales_block_stride, scales_head_stride, table_stride,
+    block_stride: tl.constexpr, slot_stride: tl.constexpr, head_stride: tl.constexpr,  # known: cheaper addresses
+    scales_block_stride, scales_head_stride, table_stride,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     QUERIES: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr,  # DIMS: HEAD_DIM, rounded up
 ):  # fmt: skip

@@ -46,10 +46,10 @@ class Tokenizer(Protocol):
 
 
 class Output(NamedTuple):
-    """News of one request: `token` is new, or None when it only ended. `finished` says why it ended, else None."""
+    """News of one request: its new tokens, perhaps none, and why it ended ("eos", "length"), or None."""
 
     request: int
-    token: int | None
+    tokens: list[int]
     finished: str | None
 
 
@@ -156,15 +156,10 @@ class Engine:
 
     def run(self, step: Step) -> list[Output]:
         """Compute a step that is planned, and return what is new."""
-        rows = [
-            Row(each.sequence.tokens[each.context_len - each.num_new : each.context_len], each.context_len,
-                each.sequence.table.blocks, each.samples)
-            for each in step.batch
-        ]  # fmt: skip
-        batch = build_batch(rows, self.block_size, self.parts.slot_mapping, self.device)
+        batch = build_batch(rows_of(step), self.block_size, self.parts.slot_mapping, self.device)
         with torch.inference_mode():
             sampled = self.model.next_tokens(batch, self.caches).tolist()
-        outputs = self.take(step, sampled)
+        outputs = self.take(step, [[token] for token in sampled])
         self.scheduler.free_finished()
         return outputs
 
@@ -176,11 +171,11 @@ class Engine:
         open_requests = set(numbers)
         try:
             while open_requests:
-                for output in self.step():
-                    if output.request in numbers:
-                        if output.finished:
-                            open_requests.discard(output.request)
-                        yield output._replace(request=numbers[output.request])
+                for request, tokens, finished in self.step():
+                    if request in numbers:
+                        if finished:
+                            open_requests.discard(request)
+                        yield Output(numbers[request], tokens, finished)
         finally:  # the caller may stop listening
             for number in open_requests:
                 self.abort(number)
@@ -191,28 +186,25 @@ class Engine:
         """Return the new tokens of each prompt."""
         results: list[list[int]] = [[] for _ in prompts]
         for output in self.stream(prompts, max_new_tokens, eos_token):
-            if output.token is not None:
-                results[output.request].append(output.token)
+            results[output.request] += output.tokens
         return results
 
-    def take(self, step: Step, sampled: list[int]) -> list[Output]:
-        """Give each sequence that sampled its token, and return what is new."""
-        tokens = iter(sampled)
+    def take(self, step: Step, sampled: list[list[int]]) -> list[Output]:
+        """Give each sequence that sampled its tokens, up to the one that ends it, and return what is new."""
         outputs = []
-        for each in step.batch:
-            if not each.samples:
-                continue
-            token, sequence = next(tokens), each.sequence
+        for sequence, tokens in zip([each.sequence for each in step.batch if each.samples], sampled, strict=True):
             request = self._requests.get(id(sequence))
             if request is None:
                 continue  # aborted while the step ran
-            if token == request.eos_token:
-                sequence.take(None)
-                outputs.append(Output(request.number, None, "eos"))
-            else:
+            eos = request.eos_token
+            end = tokens.index(eos) if eos is not None and eos in tokens else None
+            for token in tokens[:end]:
                 sequence.take(token)
-                outputs.append(Output(request.number, token, "length" if sequence.is_finished else None))
-            if sequence.is_finished:
+            if end is not None:
+                sequence.take(None)
+            finished = None if not sequence.is_finished else "length" if end is None else "eos"
+            outputs.append(Output(request.number, tokens[:end], finished))
+            if finished:
                 self._forget(request)
         return outputs
 
@@ -231,6 +223,15 @@ class Engine:
             if not 0 <= token < self.config.vocab_size:
                 raise ValueError(f"token {token} is not in the vocabulary of {self.config.vocab_size}")
         return tokens
+
+
+def rows_of(step: Step) -> list[Row]:
+    """Return what a step computes, for `build_batch`."""
+    return [
+        Row(each.sequence.tokens[each.context_len - each.num_new : each.context_len], each.context_len,
+            each.sequence.table.blocks, each.samples)
+        for each in step.batch
+    ]  # fmt: skip
 
 
 def _kernels(device: torch.device) -> tuple[Callable[..., None], Callable[..., torch.Tensor]]:

@@ -2,15 +2,17 @@
 
 While the GPU works on one turn, the host plans and starts the next, and only then reads what the first has sampled.
 Where a sequence ended is therefore seen late: that costs a few rows whose tokens nobody wants, never a wrong token.
-Prompts take the reference's path, and so does everything that the fused step does not support.
+Prompts take the model's own pass, recorded as graphs.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from solutions.engine import Engine, Output
+from solutions.cuda_graphs import Graphs
+from solutions.engine import Engine, Output, rows_of
 from solutions.fused_decode import Entry, FusedDecoder, Turn
+from solutions.prompt_graphs import PromptGraphs
 from solutions.scheduler import Step
 from solutions.weights import GPT2Config, Weights
 
@@ -25,20 +27,36 @@ class _Pending(NamedTuple):
 class FastEngine(Engine):
     """`Engine`, with the same answers sooner. `ValueError` for a model or a cache that the fused step does not support.
 
-    `steps_per_turn` is how many decode steps the host plans at once: a new request waits for at most that many.
+    `steps_per_turn` is how many decode steps the host plans at once: a new request waits for at most that many. Without
+    `use_graphs` the same kernels are launched one by one; without `read_late` each turn is read before the next one is
+    planned, so that host and device wait for each other.
     """
 
     def __init__(
-        self, config: GPT2Config, weights: Weights, *args: Any, steps_per_turn: int = 16, **options: Any
+        self,
+        config: GPT2Config,
+        weights: Weights,
+        *args: Any,
+        steps_per_turn: int = 16,
+        use_graphs: bool = True,
+        read_late: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(config, weights, *args, **options)
-        self.steps_per_turn = steps_per_turn
-        self.decoder = FusedDecoder(config, weights, self.cache, self.scheduler.max_running, steps_per_turn)
+        scheduler = self.scheduler
+        graphs = Graphs(self.device, enabled=use_graphs)
+        self.steps_per_turn, self.read_late = steps_per_turn, read_late
+        self.decoder = FusedDecoder(config, weights, self.cache, scheduler.max_running, steps_per_turn, graphs)
+        self.prompts = PromptGraphs(
+            self.model, self.caches, self.decoder.tokens, self.block_size, self.parts.slot_mapping,
+            scheduler.max_step_tokens, graphs,
+        )  # fmt: skip
         self._pending: _Pending | None = None
 
     def warm_up(self) -> None:
-        """Compile and capture everything that a step may need."""
+        """Compile and record everything that a step may need."""
         self.decoder.warm_up()
+        self.prompts.warm_up()
 
     @property
     def has_work(self) -> bool:
@@ -46,34 +64,33 @@ class FastEngine(Engine):
 
     def step(self) -> list[Output]:
         """Start the next turn, and return what the one before it has sampled."""
-        scheduler = self.scheduler
-        outputs: list[Output] = []
-        if scheduler.waiting or not all(sequence.is_decoding for sequence in scheduler.running):
-            outputs += (
-                self._read()
-            )  # what is admitted shares a step with those that run, and that step needs their tokens
-        step = scheduler.schedule()
+        step = self.scheduler.schedule()
         self.cache.copy_blocks(step.copies)
-        if step.batch and all(each.num_new == 1 and each.samples for each in step.batch):
-            return outputs + self._start(step)
-        outputs += self._read()
-        return outputs + self.run(step) if step.batch else outputs
-
-    def _start(self, step: Step) -> list[Output]:
-        """Start a turn of decodes; return what the one before it has sampled."""
-        num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
-        pending = self._pending
-        rows = {id(each.sequence): row for row, each in enumerate(pending.step.batch)} if pending else {}
-        entries = []
-        for each in step.batch:
-            sequence = each.sequence
-            is_known = each.context_len <= len(sequence.tokens)
-            source, token = (-1, sequence.tokens[each.context_len - 1]) if is_known else (rows[id(sequence)], 0)
-            entries.append(Entry(source, token, each.context_len - 1, sequence.table.blocks))
-        turn = self.decoder.launch(entries, num_steps)
+        started = _Pending(step, self._start(step)) if step.batch else None
         outputs = self._read()
-        self._pending = _Pending(step, turn)
-        return outputs
+        self._pending = started
+        return outputs if self.read_late else outputs + self._read()
+
+    def _start(self, step: Step) -> Turn:
+        """Start a turn and return at once."""
+        sources = self._sources(step)
+        if all(each.num_new == 1 and each.samples for each in step.batch):
+            num_steps = 1 + self.scheduler.repeat(step, self.steps_per_turn - 1)
+            entries = [
+                Entry(source, each.sequence.tokens[-1], each.context_len - 1, each.sequence.table.blocks)
+                for source, each in zip(sources, step.batch, strict=True)
+            ]
+            return self.decoder.launch(entries, num_steps)
+        rows = zip(sources, rows_of(step), strict=True)
+        self.prompts.launch([row if source < 0 else row._replace(tokens=[~source]) for source, row in rows])
+        num_rows = sum(each.samples for each in step.batch)
+        return self.decoder.read_later(self.decoder.tokens[None, :num_rows], num_rows)
+
+    def _sources(self, step: Step) -> list[int]:
+        """Return each sequence's row in the turn under way, where that samples its newest token; -1 if it is known."""
+        before = [each for each in self._pending.step.batch if each.samples] if self._pending else []
+        rows = {id(each.sequence): row for row, each in enumerate(before)}
+        return [-1 if each.context_len <= len(each.sequence.tokens) else rows[id(each.sequence)] for each in step.batch]
 
     def _read(self) -> list[Output]:
         """Wait for the turn under way and give the sequences its tokens."""
@@ -81,6 +98,6 @@ class FastEngine(Engine):
             return []
         step, turn = self._pending
         self._pending = None
-        outputs = [output for sampled in turn.tokens() for output in self.take(step, sampled)]
+        outputs = self.take(step, turn.tokens())
         self.scheduler.free_finished()
         return outputs

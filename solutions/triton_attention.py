@@ -20,17 +20,16 @@ HEAD_DIMS = range(32, 129, 16)
 LOG2_E = 1.4426950408889634
 
 # (bytes of a query element, head size rounded up) to (queries a tile, keys a tile, warps, pipeline stages). Every entry
-# stays under the 99 KB of shared memory of a consumer card. The addresses of keys and values are loaded too, and that
-# takes some of the stages.
+# stays under the 99 KB of shared memory of a consumer card.
 PREFILL_TILES = {
-    (2, 32): (128, 64, 8, 5),
-    (2, 64): (128, 64, 8, 5),
-    (2, 128): (64, 64, 4, 3),
+    (2, 32): (128, 64, 8, 3),
+    (2, 64): (128, 64, 8, 3),
+    (2, 128): (128, 64, 8, 2),
     (4, 32): (32, 32, 8, 3),
-    (4, 64): (32, 32, 8, 3),
-    (4, 128): (16, 32, 4, 3),
+    (4, 64): (32, 32, 8, 2),
+    (4, 128): (16, 32, 4, 2),
 }
-# The same to (keys a tile, warps, pipeline stages).
+# The same to (keys a tile, warps, pipeline stages). Block numbers are loaded too: that takes some of the stages.
 DECODE_TILES = {
     (2, 32): (64, 2, 5),
     (2, 64): (64, 2, 5),
@@ -63,10 +62,11 @@ def locate(block_table_ptr, start, limit, BLOCK_SIZE: tl.constexpr, TILE: tl.con
     """
     position = start + tl.arange(0, TILE)
     if BLOCK_SIZE >= TILE:  # the tile lies in one block
-        block = tl.full([TILE], tl.load(block_table_ptr + start // BLOCK_SIZE), tl.int32)
+        block = tl.full([TILE], tl.load(block_table_ptr + start // BLOCK_SIZE, mask=start < limit, other=0), tl.int32)
     else:
         block = tl.load(block_table_ptr + position // BLOCK_SIZE, mask=position < limit, other=0)
-    return block.to(tl.int64), position % BLOCK_SIZE
+    # The remainder: BLOCK_SIZE is a power of two. The compiler sees that this one is the same for every tile of a loop.
+    return block.to(tl.int64), position & (BLOCK_SIZE - 1)
 
 
 @triton.jit
@@ -79,9 +79,10 @@ def load_tile(
 
     What is not valid is 0, whatever its slot holds, and so is what pads `HEAD_DIM` to `DIMS`.
     """
-    vectors = block * block_stride + offset * slot_stride + kv_head * head_stride
+    block_ptr = cache_ptr + kv_head * head_stride + block * block_stride
     dim = tl.arange(0, DIMS)[None, :]
-    tile = tl.load(cache_ptr + vectors[:, None] + dim, mask=valid[:, None] & (dim < HEAD_DIM), other=0.0)
+    place = (offset * slot_stride)[:, None] + dim  # in its block: 32 bits are enough
+    tile = tl.load(block_ptr[:, None] + place, mask=valid[:, None] & (dim < HEAD_DIM), other=0.0)
     if scales_ptr is not None:  # INT8: one scale per block and head
         scales = block * scales_block_stride + kv_head * scales_head_stride
         tile = tile.to(tl.float32) * tl.load(scales_ptr + scales, mask=valid, other=0.0)[:, None]
@@ -167,22 +168,28 @@ def prefill_kernel(
     query_start_loc_ptr, context_lens_ptr,  # int32 [num_seqs + 1], [num_seqs]
     scale,
     out_row_stride, out_head_stride, query_row_stride, query_head_stride,
-    block_stride, slot_stride, head_stride, scales_block_stride, scales_head_stride, table_stride,
+    block_stride: tl.constexpr, slot_stride: tl.constexpr, head_stride: tl.constexpr,  # known: cheaper addresses
+    scales_block_stride, scales_head_stride, table_stride,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     QUERIES: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr,  # DIMS: HEAD_DIM, rounded up
 ):  # fmt: skip
     """One program: a tile of QUERIES new tokens of one sequence, in one query head. Serves any number of new tokens."""
     head = tl.program_id(0)
     kv_head = head // GROUP
-    seq = tl.program_id(2)
+    seq = tl.program_id(1)
     first_row = tl.load(query_start_loc_ptr + seq).to(tl.int64)
     query_len = tl.load(query_start_loc_ptr + seq + 1) - first_row.to(tl.int32)
-    # The last tiles have the most keys to read: they start first.
-    first_query = (tl.num_programs(1) - 1 - tl.program_id(1)) * QUERIES
+    context_len = tl.load(context_lens_ptr + seq)
+    # The last tiles of all sequences have the most keys to read: they start first.
+    first_query = (tl.num_programs(2) - 1 - tl.program_id(2)) * QUERIES
     if first_query >= query_len:
         return
-    context_len = tl.load(context_lens_ptr + seq)
     block_table_ptr = block_tables_ptr + seq.to(tl.int64) * table_stride
+
+    # No query of the tile sees a key at `limit` or beyond; every one sees all the keys before `common`.
+    common = context_len - query_len + first_query + 1
+    limit = tl.minimum(common - 1 + QUERIES, context_len)
+    block, offset = locate(block_table_ptr, 0, limit, BLOCK_SIZE, TILE)
 
     index = first_query + tl.arange(0, QUERIES)  # among the sequence's new tokens, which are the last of its context
     position = context_len - query_len + index
@@ -193,27 +200,22 @@ def prefill_kernel(
     acc = tl.zeros([QUERIES, DIMS], tl.float32)
     largest = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
-    # No query of the tile sees a key at `limit` or beyond; every one sees all the keys before `common`.
-    first_position = context_len - query_len + first_query
-    limit = tl.minimum(first_position + QUERIES, context_len)
-    common = (first_position + 1) // TILE * TILE
-    for diagonal in tl.static_range(2):  # first the tiles that need no causal mask, then those that do
-        for start in range(common if diagonal else 0, limit if diagonal else common, TILE):
-            block, offset = locate(block_table_ptr, start, limit, BLOCK_SIZE, TILE)
-            key_position = start + tl.arange(0, TILE)
-            valid = key_position < limit
-            keys = load_tile(
-                keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-            )  # fmt: skip
-            values = load_tile(
-                values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
-                scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
-            )  # fmt: skip
-            scores = tl.dot(query, keys.T, input_precision="ieee") * scale
-            if diagonal:
-                scores = tl.where(key_position[None, :] <= position[:, None], scores, float("-inf"))
-            acc, largest, total = online_softmax(scores, values, acc, largest, total)
+    for start in range(0, limit, TILE):
+        key_position = start + tl.arange(0, TILE)
+        valid = key_position < limit
+        keys = load_tile(
+            keys_ptr, key_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+        )  # fmt: skip
+        values = load_tile(
+            values_ptr, value_scales_ptr, block, offset, kv_head, valid, block_stride, slot_stride, head_stride,
+            scales_block_stride, scales_head_stride, HEAD_DIM, DIMS, query.dtype,
+        )  # fmt: skip
+        block, offset = locate(block_table_ptr, start + TILE, limit, BLOCK_SIZE, TILE)  # ahead: no tile waits for it
+        scores = tl.dot(query, keys.T, input_precision="ieee") * scale
+        if start + TILE > common:  # the tiles before need no causal mask
+            scores = tl.where(key_position[None, :] <= position[:, None], scores, float("-inf"))
+        acc, largest, total = online_softmax(scores, values, acc, largest, total)
 
     out = out_ptr + row * out_row_stride + head * out_head_stride + dim
     tl.store(out, weighted_mean(acc, total).to(out_ptr.dtype.element_ty), mask=mask)
@@ -262,7 +264,7 @@ def paged_attention(
         decode_kernel[(num_kv_heads, num_seqs)](*arguments, heads, dims, tile, num_warps=warps, num_stages=stages)
     else:
         tile_queries, tile, warps, stages = PREFILL_TILES[queries.element_size(), dims]
-        prefill_kernel[(num_heads, triton.cdiv(max_query_len, tile_queries), num_seqs)](
+        prefill_kernel[(num_heads, num_seqs, triton.cdiv(max_query_len, tile_queries))](
             *arguments, tile_queries, dims, tile, num_warps=warps, num_stages=stages
         )  # fmt: skip
     return out

@@ -90,10 +90,9 @@ class Generation:
 
     def _take(self, outputs: list[Output], seconds: float) -> None:
         for output in outputs:
-            if output.token is not None:
-                if not self.tokens[output.request]:
-                    self.first_token_seconds[output.request] = seconds
-                self.tokens[output.request].append(output.token)
+            if output.tokens and not self.tokens[output.request]:
+                self.first_token_seconds[output.request] = seconds
+            self.tokens[output.request] += output.tokens
 
     def _event(self, step: Step, outputs: list[Output]) -> dict[str, Any]:
         numbers = {id(sequence): number for number, sequence in enumerate(self._sequences)}

@@ -65,6 +65,7 @@ def _read(words: list[str] | None) -> argparse.Namespace:
     add("--block-size", type=_number, default=16)
     add("--vllm-python", metavar="PATH", help="an interpreter that has vLLM, or a folder of packages for this one")
     add("--ctranslate2-python", metavar="PATH", help="the same for CTranslate2")
+    add("--profile", type=_numbers, help="with how many requests the GPU's busy share is found (default: all)")
     add("--output", type=Path, metavar="FILE", help="where to write the results, with every raw time")
     add("--add", action="store_true", help="add to the results of --output, made with other numbers of requests")
     add("--load-limit", type=_number, default=900, metavar="S", help="seconds for loading, and for a first round")
@@ -93,6 +94,7 @@ def _plan(options: argparse.Namespace, machine: dict[str, Any], *, wants_mine: b
         kernels=kernels,
         load_limit=options.load_limit,
         round_limit=options.round_limit,
+        profiled=options.profile,
     )
 
 

@@ -69,27 +69,23 @@ def watched(engine: Any, clock: Callable[[], float] = time.perf_counter) -> Iter
 
         for name in ("schedule", "repeat", "free_finished"):
             seam(engine.scheduler, name, "scheduling")
-        seam(module, "build_batch", "assembly")
-        seam(engine.model, "next_tokens", "launching", _waiter(engine.device))
-        _time_reading(engine.model, shares)
-        seam(engine, "run", "assembly")  # what is left of it: the batch's rows are made
         seam(engine, "take", "reading")
         if hasattr(engine, "decoder"):
             from solutions.fused_decode import Turn
 
             seam(engine, "_start", "assembly")  # what is left of it: the turn's entries are made
             seam(engine.decoder, "launch", "launching")
+            seam(engine.prompts, "launch", "launching")
+            seam(engine.prompts, "_fill", "assembly")
             seam(engine, "_read", "reading")
-            tokens = Turn.tokens
-
-            def waited(turn: Any) -> Any:
-                if turn._done is not None:
-                    with shares.counting("waiting"):
-                        turn._done.synchronize()
-                return tokens(turn)
-
-            setattr(Turn, "tokens", waited)  # noqa: B010 (a method is put in another's place)
-            stack.callback(setattr, Turn, "tokens", tokens)
+            wait = Turn.wait
+            setattr(Turn, "wait", shares.wrap(wait, "waiting"))  # noqa: B010 (a method is put in another's place)
+            stack.callback(setattr, Turn, "wait", wait)
+        else:
+            seam(module, "build_batch", "assembly")
+            seam(engine.model, "next_tokens", "launching", _waiter(engine.device))
+            _time_reading(engine.model, shares)
+            seam(engine, "run", "assembly")  # what is left of it: the batch's rows are made
         yield shares
 
 

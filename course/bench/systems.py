@@ -20,13 +20,14 @@ class Spec(NamedTuple):
     requests: tuple[int, ...] | None = None
     python: str | None = None
     environment: dict[str, str] | None = None
-    loads_alone: bool = False  # what it reserves depends on the memory that is free while it loads
     dtype: str | None = None  # where it is not that of the run
 
 
 ONE_BY_ONE = (1, 4)  # flat beyond: twice the requests take twice the time
+ABLATED = (1, 8, 32, 256)  # what an idea gives shows at a few sizes
 COMPILED = (1, 32)  # each number of requests is compiled anew, for most of a minute
-VLLM_MEMORY = 0.3  # of the card, so that others fit beside it
+VLLM_SHARE = 0.3  # of the card: what vLLM wants to see free at its start, with others beside it
+VLLM_KV_BYTES = 8 << 30  # its KV cache: more than 1,000 sequences of the table, and no need to load alone to measure
 
 
 def _hugging_face(mode: str, title: str, requests: tuple[int, ...] | None = None) -> Spec:
@@ -34,12 +35,13 @@ def _hugging_face(mode: str, title: str, requests: tuple[int, ...] | None = None
 
 
 def _vllm(name: str, title: str, **environment: str) -> Spec:
-    settings = {"memory_share": VLLM_MEMORY}
-    return Spec(name, title, "vllm_system.py", settings, "peers", None, "vllm", environment, loads_alone=True)
+    settings = {"memory_share": VLLM_SHARE, "kv_bytes": VLLM_KV_BYTES}
+    return Spec(name, title, "vllm_system.py", settings, "peers", None, "vllm", environment)
 
 
 def _ours(name: str, title: str, engine: str, group: str = "ours", dtype: str | None = None) -> Spec:
-    return Spec(name, title, "ours.py", {"engine": engine}, group, dtype=dtype)
+    requests = ABLATED if group == "ablations" else None
+    return Spec(name, title, "ours.py", {"engine": engine}, group, requests, dtype=dtype)
 
 
 SYSTEMS = (

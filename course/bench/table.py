@@ -20,6 +20,7 @@ from course.bench.systems import Spec, compared_with
 from course.bench.workload import PROMPT_LENGTHS, SEED, Workload, make_workload
 
 Say = Callable[[str], None]
+WATCHED = 3  # rounds at most in which the first tokens of a system that does not show them are looked for
 
 
 class Plan(NamedTuple):
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
     kernels: str
     load_limit: float = 900.0
     round_limit: float = 300.0
+    profiled: tuple[int, ...] | None = None  # the numbers of requests with which the GPU's busy share is found; all
 
 
 class Table:
@@ -52,14 +54,11 @@ class Table:
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Start every system for as long as the block runs. One whose load depends on the free memory loads alone."""
+        """Start every system for as long as the block runs."""
         try:
             for spec in self._specs.values():
                 self._start(spec)
-            for spec in self._specs.values():
-                if spec.loads_alone:
-                    self._load([spec])
-            self._load([spec for spec in self._specs.values() if not spec.loads_alone])
+            self._load(list(self._specs.values()))
             if self._processes:
                 self._load_truth()
             yield
@@ -78,7 +77,8 @@ class Table:
             yield self.record(complete=False)
         # At the very end: a process in which the profiler has run once may launch more slowly ever after.
         for requests, run in zip(self._plan.requests, self._runs, strict=False):
-            self._profile(make_workload(requests, self._plan.new_tokens, self._vocabulary()), run["systems"])
+            if self._plan.profiled is None or requests in self._plan.profiled:
+                self._profile(make_workload(requests, self._plan.new_tokens, self._vocabulary()), run["systems"])
         yield self.record(complete=True)
 
     def record(self, *, complete: bool) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Table:
         )
         found = {each.name: {**figures(each), **self._judged(each, workload)} for each in measured}
         for name, figure in found.items():
-            figure |= {"observed": self._observed(name, workload), "profile": {"why": "not to the end"}}
+            figure |= {"observed": self._observed(name, workload), "profile": {"why": "not asked for, or cut short"}}
         origin_here = origin("table", self._machine)
         return {
             "command": origin_here["command"],
@@ -207,7 +207,7 @@ class Table:
         try:
             seen = [self._processes[name].observe(workload)]
             if "first_token_seconds" in seen[0]:  # no timed round has them, so they have a spread of their own
-                seen += [self._processes[name].observe(workload) for _ in range(1, self._plan.rounds)]
+                seen += [self._processes[name].observe(workload) for _ in range(1, min(WATCHED, self._plan.rounds))]
         except (Absent, SystemFailed) as error:
             self._fail(name, len(workload.prompts), "while it was watched", error)
             return []

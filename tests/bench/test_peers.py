@@ -38,7 +38,8 @@ class Engine:
         return found
 SHORT = 0
 class LLM:
-    def __init__(self, model, skip_tokenizer_init, dtype, gpu_memory_utilization, max_model_len, enable_prefix_caching):
+    def __init__(self, model, skip_tokenizer_init, dtype, gpu_memory_utilization, kv_cache_memory_bytes, max_model_len,
+                 enable_prefix_caching):
         assert skip_tokenizer_init and not enable_prefix_caching and max_model_len == 256
         self.llm_engine = Engine()
     def generate(self, prompts, params, use_tqdm):
@@ -75,7 +76,9 @@ def packages(tmp_path: Path) -> Path:
 @pytest.fixture
 def vllm(packages: Path, tmp_path: Path) -> Iterator[Process]:
     process = Process("vllm", "vllm_system.py", python=str(packages))
-    process.begin_load(model=str(tmp_path), device="cuda", dtype="float16", memory_share=0.3, requests=4, modules={})
+    process.begin_load(
+        model=str(tmp_path), device="cuda", dtype="float16", memory_share=0.3, kv_bytes=1 << 30, requests=4, modules={}
+    )
     process.end_load()
     yield process
     process.close()
@@ -106,7 +109,7 @@ def test_a_peer_that_stops_early_is_not_timed(packages: Path, tmp_path: Path) ->
     init.write_text(init.read_text("utf-8").replace("SHORT = 0", "SHORT = 1"), "utf-8")
     process = Process("vllm", "vllm_system.py", python=str(packages))
     try:
-        process.begin_load(model=str(tmp_path), device="cuda", dtype="float16", memory_share=0.3)
+        process.begin_load(model=str(tmp_path), device="cuda", dtype="float16", memory_share=0.3, kv_bytes=1 << 30)
         process.end_load()
         with pytest.raises(Disagreement, match="vllm gave request 0 4 tokens; asked for 5"):
             measure([process], WORKLOAD, 1)

@@ -80,10 +80,12 @@ def break_at(monkeypatch: pytest.MonkeyPatch, where: tuple[str, str, int], error
     monkeypatch.setattr(Fake, "broken", staticmethod(broken))
 
 
-def run(tmp_path: Path, systems: str = "fast,plain,vllm", requests: tuple[int, ...] = (1, 2)) -> list[dict[str, Any]]:
+def run(
+    tmp_path: Path, systems: str = "fast,plain,vllm", requests: tuple[int, ...] = (1, 2), **options: Any
+) -> list[dict[str, Any]]:
     """Return the records of a run, one after each number of requests; each is JSON."""
     (tmp_path / "config.json").write_text('{"vocab_size": 100}', "utf-8")
-    plan = Plan(tmp_path, "float16", 16, requests, 4, 2, {}, {}, "triton")
+    plan = Plan(tmp_path, "float16", 16, requests, 4, 2, {}, {}, "triton", **options)
     ran = Table(plan, choose(systems), MACHINE, lambda what: None)
     with ran.loaded():
         return [json.loads(json.dumps(each)) for each in ran.run()]
@@ -118,11 +120,16 @@ def test_nothing_is_timed_after_a_profiler_has_run(tmp_path: Path) -> None:
     assert profiled.count(True) == 6
 
 
-def test_one_that_reserves_what_is_free_loads_alone_and_first(tmp_path: Path) -> None:
+def test_all_load_at_the_same_time(tmp_path: Path) -> None:
     found = run(tmp_path)[-1]["systems"]
     loads = [each.removeprefix("load ") for each in Fake.log if each.startswith("load")]
-    assert loads == ["vllm", "fast", "plain", "truth"]
-    assert (found["vllm"]["loaded_beside"], found["plain"]["loaded_beside"]) == (0, 1)
+    assert loads == ["fast", "plain", "vllm", "truth"]
+    assert (found["vllm"]["loaded_beside"], found["plain"]["loaded_beside"]) == (2, 2)
+
+
+def test_the_busy_share_is_found_where_it_is_asked_for(tmp_path: Path) -> None:
+    runs = run(tmp_path, profiled=(2,))[-1]["runs"]
+    assert ["busy_share" in each["systems"]["fast"]["profile"] for each in runs] == [False, True]
 
 
 def test_a_system_that_wins_by_being_wrong_has_no_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,12 @@ PLANTS = [
     ),
     attention("TK09", WRONG, ("acc * rescale[:, None]", "acc"), lengths=TWO_TILES),
     attention("TK09", WRONG, ("total = total * rescale +", "total = total +"), lengths=TWO_TILES),
-    attention("TK11", "both store to out_ptr", ("mask = (index < query_len)", "mask = (index >= 0)"), lengths=PREFILL),
+    attention(
+        "TK11",
+        "both store to out_ptr",
+        ("(index < query_len)[:, None]", "(row < tl.load(query_start_loc_ptr + tl.num_programs(1)))"),
+        lengths=PREFILL,
+    ),
     attention(
         "TK12", r"out_ptr \+ 864: the buffer holds", ("mask = (lane < GROUP)", "mask = (lane < HEADS)"), **PADDED
     ),

@@ -74,7 +74,7 @@ def compare(scene: Scene, num_steps: int, decoder: FusedDecoder | None = None) -
         token = scene.tokens[row]
         for step in range(num_steps):
             logits, past = reference_step(scene.config, scene.weights, token, context + step, past)
-            token = chosen[step][row]
+            token = chosen[row][step]
             gap = max(gap, float((logits.max() - logits[token]) / logits.std()))
             written = after[:, :, slots[context + step]].double()
             error = max(error, float((written - past[:, :, -1]).norm() / past[:, :, -1].norm()))

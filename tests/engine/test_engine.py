@@ -50,8 +50,7 @@ def test_late_joiners_equal_solo_runs(solo: list[list[int]]) -> None:
             index, prompt = waiting.pop(0)
             numbers[engine.add(prompt, 24)] = index
         for output in engine.step():
-            assert output.token is not None
-            results.setdefault(numbers[output.request], []).append(output.token)
+            results.setdefault(numbers[output.request], []).extend(output.tokens)
     assert [results[index] for index in range(len(LENGTHS))] == solo
 
 
@@ -103,7 +102,9 @@ def test_an_aborted_request_gives_its_blocks_back() -> None:
     engine.abort(first)  # once more is no error
     engine.abort(99)
     assert engine.pool.num_free == 64 - 2
-    results = [output.token for _ in range(23) for output in engine.step() if output.request == second]
+    results = [
+        token for _ in range(23) for output in engine.step() if output.request == second for token in output.tokens
+    ]
     assert len(results) == 23
     assert engine.pool.num_free == 64
 
@@ -135,11 +136,11 @@ def test_bad_requests_are_refused_and_disturb_nobody(
     engine = make_engine(num_blocks=9)
     good = prompts(LENGTHS)[2]
     number = engine.add(good, 24)
-    results = [output.token for output in engine.step()]
+    [(_, results, _)] = engine.step()
     with pytest.raises(ValueError, match=message):
         engine.add(prompt, new)
     while engine.has_work:
-        results += [output.token for output in engine.step() if output.request == number]
+        results += [token for output in engine.step() if output.request == number for token in output.tokens]
     assert results == solo[2]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from solutions import fused_decode
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 from solutions.engine import Engine
@@ -16,7 +17,7 @@ from solutions.fused_decode import FusedDecoder, unsupported
 from solutions.kv_cache import KVCache
 from solutions.scheduler import Scheduler, Sequence
 from solutions.weights import GPT2Config, random_weights
-from tests.engine.fused_checks import GPT2_SMALL, Scene, compare, varied
+from tests.engine.fused_checks import GPT2_SMALL, SMALL, Scene, compare, varied
 
 TINY = GPT2Config(vocab_size=300, n_positions=64, n_embd=256, n_layer=1, n_head=4)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -26,6 +27,19 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def test_the_fused_step_is_the_float64_one(contexts: list[int]) -> None:
     """Context lengths around the block size, in scrambled blocks; whatever no token owns is NaN, and stays so."""
     found = compare(Scene(TINY, contexts, 2, DEVICE), 2)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
+@pytest.mark.parametrize("size", [1, 8, 256])
+def test_what_layer_norm_takes_away_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of plan, with biases that move the mean of the residual stream: the fused one has no mean at all."""
+    monkeypatch.setattr(fused_decode, "PLANS", {256: fused_decode.PLANS[size]})
+    scene = Scene(SMALL, [17, 65][: min(size, 2)], 1, DEVICE)
+    for layer in scene.weights.layers:
+        layer.attn_c_proj_bias.add_(2)
+        layer.mlp_c_proj_bias.sub_(1)
+    found = compare(scene, 1)
     assert found.token_gap < 0.01, found
     assert found.kv_error < 2e-3, found
 
@@ -68,6 +82,33 @@ def test_the_fast_engine_says_what_the_engine_says(num_blocks: int, stops: bool)
     assert bool(preempted) == stops
     assert fast.pool.num_free == num_blocks
     assert not fast.has_work
+
+
+@pytest.mark.gpu
+def test_graphs_and_turns_change_no_token_on_a_gpu() -> None:
+    """Sizes shrink as requests end, so that graphs are recorded while turns are under way; later they are all there."""
+    rng = random.Random(0)
+    torch.manual_seed(0)
+    weights = varied(random_weights(SMALL, 0, torch.float16, "cuda"))
+    prompts = [[rng.randrange(1000) for _ in range(rng.randint(1, 90))] for _ in range(40)]
+    lengths = [rng.randint(1, 40) for _ in prompts]
+
+    def answers(engine: FastEngine) -> list[list[int]]:
+        numbers = [engine.add(prompt, length) for prompt, length in zip(prompts, lengths, strict=True)]
+        found: dict[int, list[int]] = {number: [] for number in numbers}
+        while engine.has_work:
+            for output in engine.step():
+                found[output.request] += output.tokens
+        return list(found.values())
+
+    options: dict[str, Any] = {"num_blocks": 400, "max_running": 40, "max_step_tokens": 512}
+    engine = FastEngine(SMALL, weights, **options)
+    expected = answers(engine)
+    assert [len(answer) for answer in expected] == lengths
+    engine.warm_up()
+    assert answers(engine) == expected
+    for less in ({"use_graphs": False}, {"read_late": False}, {"steps_per_turn": 1}):
+        assert answers(FastEngine(SMALL, weights, **options, **less)) == expected, less
 
 
 def sequences(pool: BlockPool, *lengths: int, new: int = 8) -> list[Sequence]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 import torch
 
-from solutions import triton_attention, triton_slot_write
+from solutions import split_kv, triton_attention, triton_slot_write
 from tests.engine.attention_checks import (
     ATTENTION_CHECKS,
     DEVICE,
@@ -51,9 +52,10 @@ BATCHES = {
 }
 
 
+@pytest.mark.parametrize("part", [triton_attention, split_kv], ids=lambda part: part.__name__.split(".")[1])
 @pytest.mark.parametrize("check", ATTENTION_CHECKS, ids=lambda check: check.__name__)
-def test_attention(check: Check) -> None:
-    check(triton_attention)
+def test_attention(check: Check, part: ModuleType) -> None:
+    check(part)
 
 
 @pytest.mark.parametrize("check", WRITE_CHECKS, ids=lambda check: check.__name__)
@@ -77,6 +79,17 @@ def test_batches(shape: str, dtype: str, batch: str) -> None:
     query_dtype, cache_dtype = DTYPES[dtype]
     case = make_case(*BATCHES[batch], dtype=query_dtype, cache_dtype=cache_dtype, device=DEVICE, **sizes)
     assert_right(triton_attention, case)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(("shape", "dtype"), CHOSEN)
+def test_split_decode(shape: str, dtype: str, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_kv, "num_splits", lambda *_: splits)
+    num_heads, num_kv_heads, head_dim, block_size = SHAPES[shape]
+    sizes = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim, "block_size": block_size}
+    query_dtype, cache_dtype = DTYPES[dtype]
+    case = make_case(*BATCHES["decode"], dtype=query_dtype, cache_dtype=cache_dtype, device=DEVICE, **sizes)
+    assert_right(split_kv, case)
 
 
 def test_float32_is_rounded_to_bfloat16() -> None:

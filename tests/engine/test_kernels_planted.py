@@ -151,8 +151,10 @@ PLANTS = [
         "PA13",
         checks.rows_are_placed_by_query,
         (
-            "            acc, largest, total = online_softmax(scores, values, acc, largest, total)\n\n",
-            "            acc, largest, total = online_softmax(scores, values, acc, largest, total)\n"
+            'position[:, None], scores, float("-inf"))\n'
+            "        acc, largest, total = online_softmax(scores, values, acc, largest, total)\n\n",
+            'position[:, None], scores, float("-inf"))\n'
+            "        acc, largest, total = online_softmax(scores, values, acc, largest, total)\n"
             "    for before in range(0, seq):\n"
             "        row += tl.load(context_lens_ptr + before)\n"
             "    row -= first_row\n",

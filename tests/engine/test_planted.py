@@ -119,9 +119,13 @@ def test_a_bug_in_the_batch_is_seen(entry: str, tmp_path: Path, monkeypatch: pyt
 ENGINE_BUGS = {
     "SC09": (
         "                sequence.take(None)\n",
-        "                sequence.take(None)\n                tokens = iter([token, *tokens])\n",
+        "                sequence.take(None)\n"
+        "                sampled.insert(sampled.index(tokens), sampled.pop() and tokens)\n",
     ),
-    "SC30": ("if token == request.eos_token:", "if token == request.eos_token and each.num_new == 1:"),
+    "SC30": (
+        "eos = request.eos_token\n",
+        "eos = request.eos_token if len(sequence.tokens) > sequence.num_prompt else None\n",
+    ),
 }
 
 

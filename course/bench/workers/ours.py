@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 UNBOUNDED = 1 << 20  # sequences: more than any memory holds
 PASS_TOKENS, PASS_ROWS = 8192, 1024  # of one pass while memory is filled
 sys.path.insert(0, str(ROOT))
+# The fast engine, and each of its ideas taken away: options of `FastEngine`.
+FAST: dict[str, dict[str, Any]] = {
+    "fast": {},
+    "fast without graphs": {"use_graphs": False},
+    "fast read at once": {"read_late": False},
+    "fast one step a turn": {"steps_per_turn": 1},
+}
 
 
 def missing(engine: str, device: str, dtype: str, **others: Any) -> str | None:
@@ -63,10 +68,12 @@ class System:
             weights = assembled.load_weights(folder, config, weight_type, target)
             self.engine = Engine(config, weights, parts=assembled.parts, **options)
         elif engine in FAST:
+            from solutions.fast_engine import FastEngine
+
             weights = load_weights(folder, config, weight_type, target)
-            self.engine = FAST[engine](config, weights, **options)
+            self.engine = fast = FastEngine(config, weights, **options, **FAST[engine])
             if device == "cuda":
-                self.engine.warm_up()  # type: ignore[attr-defined]
+                fast.warm_up()
         else:
             self.engine = Engine(config, load_weights(folder, config, weight_type, target), **options)
         self._passes = _count_passes(self.engine)
@@ -89,10 +96,9 @@ class System:
         self._passes.clear()
         start = time.perf_counter()
         for output in self.engine.stream(prompts, new_tokens):
-            if output.token is not None:
-                if not tokens[output.request]:
-                    first[output.request] = time.perf_counter() - start
-                tokens[output.request].append(output.token)
+            if output.tokens and not tokens[output.request]:
+                first[output.request] = time.perf_counter() - start
+            tokens[output.request] += output.tokens
         seconds = time.perf_counter() - start
         return {
             "tokens": tokens,
@@ -155,48 +161,19 @@ class System:
 
 
 def _count_passes(engine: Any) -> list[int]:
-    """Have the engine note in a list how many steps of the model each call of it runs."""
+    """Have the engine's scheduler note in a list how many steps of the model each of its plans is."""
     passes: list[int] = []
 
-    def noting(call: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
-        @functools.wraps(call)
+    def noting(call: Callable[..., Any], count: Callable[[Any], int]) -> Callable[..., Any]:
         def noted(*arguments: Any) -> Any:
-            passes.append(count(*arguments))
-            return call(*arguments)
+            planned = call(*arguments)
+            passes.append(count(planned))
+            return planned
 
         return noted
 
-    engine.run = noting(engine.run, lambda step: 1)
-    if hasattr(engine, "decoder"):
-        engine.decoder.launch = noting(engine.decoder.launch, lambda entries, num_steps: num_steps)
+    scheduler = engine.scheduler
+    scheduler.schedule = noting(scheduler.schedule, lambda step: bool(step.batch))
+    if hasattr(scheduler, "repeat"):
+        scheduler.repeat = noting(scheduler.repeat, lambda times: times)
     return passes
-
-
-def _fast(*arguments: Any, **options: Any) -> Any:
-    from solutions.fast_engine import FastEngine
-
-    return FastEngine(*arguments, **options)
-
-
-def _without_graphs(*arguments: Any, **options: Any) -> Any:
-    """The same kernels, launched one by one."""
-    engine = _fast(*arguments, **options)
-    decoder = engine.decoder
-    decoder._graph = lambda size: SimpleNamespace(replay=functools.partial(decoder._step, size))
-    return engine
-
-
-def _read_at_once(*arguments: Any, **options: Any) -> Any:
-    """Each turn's tokens are read before the next is planned: the host and the device wait for each other."""
-    engine = _fast(*arguments, **options)
-    start = engine._start
-    engine._start = lambda step: start(step) + engine._read()
-    return engine
-
-
-FAST: dict[str, Callable[..., Any]] = {
-    "fast": _fast,
-    "fast without graphs": _without_graphs,
-    "fast read at once": _read_at_once,
-    "fast one step a turn": functools.partial(_fast, steps_per_turn=1),
-}

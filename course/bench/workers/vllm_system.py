@@ -11,7 +11,7 @@ from typing import Any
 class System:
     """`VLLM_ENABLE_V1_MULTIPROCESSING=0` in the environment keeps its engine in this process."""
 
-    def __init__(self, model: str, device: str, dtype: str, memory_share: float, **others: Any) -> None:
+    def __init__(self, model: str, device: str, dtype: str, memory_share: float, kv_bytes: int, **others: Any) -> None:
         from vllm import LLM
 
         with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
@@ -22,6 +22,7 @@ class System:
             skip_tokenizer_init=True,
             dtype=dtype,
             gpu_memory_utilization=memory_share,
+            kv_cache_memory_bytes=kv_bytes,
             max_model_len=positions,
             enable_prefix_caching=False,  # every round has the same prompts
         )
