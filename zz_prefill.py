@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -407,12 +407,20 @@ def forget() -> None:
     torch.cuda.empty_cache()
 
 
+BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
+CURVES = ((64, 2048), (64, 1), (128, 2048), (128, 1))
+
+
+def curve_shape(dim: int, query_len: int, block_size: int) -> Shape:
+    num_seqs, context_len = (4, 2048) if query_len > 1 else (32, 4096)
+    return Shape(num_seqs, query_len, context_len, *HEADS[dim], dim, block_size=block_size)
+
+
 def curve(dim: int, query_len: int) -> None:
     """The block sizes' curve of the shipped kernels, by the launcher."""
     graphs, kept = {}, []
-    for block_size in (8, 16, 32, 64, 128, 256):
-        shape = Shape(4, 2048, 2048, *HEADS[dim], dim) if query_len > 1 else Shape(32, 1, 4096, *HEADS[dim], dim)
-        inputs = Inputs(Shape(**{**vars(shape), "block_size": block_size}))
+    for block_size in BLOCK_SIZES:
+        inputs = Inputs(curve_shape(dim, query_len, block_size))
         kept.append(inputs)
         calls = inputs.attention_calls()
         graphs[f"{block_size}"] = (graph_of(calls), len(calls))
@@ -437,6 +445,10 @@ def compile_share(share: int) -> None:
         for variant in [variant for at, variant in jobs[share::SHARES] if at == dim]:
             with contextlib.suppress(Exception):  # the main process tells
                 error_of(variant, case)
+    for size in [(*each, block_size) for each in CURVES for block_size in BLOCK_SIZES][share::SHARES]:
+        with contextlib.suppress(Exception):
+            Inputs(replace(curve_shape(*size), num_seqs=1)).attention_calls()[0]()
+        forget()
 
 
 def dry() -> None:
@@ -478,7 +490,7 @@ def on_gpu() -> None:
     for dim in VARIANTS:
         compare(dim, correct(VARIANTS[dim], hostile(dim, "cuda", False), dim, "hostile", TOLERANCE))
         forget()
-    for dim, query_len in ((64, 2048), (64, 1), (128, 2048), (128, 1)):
+    for dim, query_len in CURVES:
         if not late():
             curve(dim, query_len)
             forget()
