@@ -1,14 +1,14 @@
-"""Decode attention for what leaves a GPU idle in `triton_attention`: few sequences, and an INT8 cache.
+"""Decode attention for what `triton_attention` leaves a GPU waiting with: few sequences, and an INT8 cache.
 
 A context is cut into parts, each part's softmax is computed as if it were all, and a second kernel weighs the parts
 ("Flash-Decoding", Dao et al., 2023): one long sequence keeps the whole GPU busy.
 
-INT8 is limited by the instructions that make numbers of bytes, and by reading short rows. So a program takes as many
-neighbouring KV heads as fill a row of 128 bytes, side by side, as if they were one wide head: a query is 0 in the dimensions
-of the others. And the cache is read as int16, two numbers each. Tensor cores want two keys' numbers of one dimension in
-a register, and the instruction that loads them so (`ldmatrix.trans`) moves 16 bits at a time: of a pair, one half
-belongs to an even dimension and one to an odd, and no byte has to change places. Scales stay outside of the products:
-those of keys multiply the scores, those of values the weights.
+INT8 takes more instructions for fewer bytes. So a program takes as many neighbouring KV heads as fill a row of 128
+bytes, as if they were one wide head: a query is 0 in the dimensions that are not its own head's. And the cache is read
+as int16, two numbers each. Tensor cores want two keys' numbers of one dimension in a register, and the instruction that
+loads them so (`ldmatrix.trans`) moves 16 bits at a time: of a pair, one half belongs to an even dimension and one to an
+odd, and no byte has to change places. Scales stay outside of the products: those of keys multiply the scores, those of
+values the weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from solutions.triton_attention import DECODE_TILES, LOG2_E, check_supported, lo
 if TYPE_CHECKING:
     from solutions.triton_attention import LayerCache
 
-PROGRAMS = 512  # as many programs keep an H200 busy: a few on each of its 132 multiprocessors
+PROGRAMS = 384  # as many programs keep an H200 busy: a few on each of its 132 multiprocessors
 PART = 64  # keys that are worth a program of their own
 ROW = 128  # bytes of a key or value that a program reads at least
 
@@ -103,7 +103,6 @@ def split_kernel(
     scale,
     out_split_stride, out_row_stride, out_head_stride, query_row_stride, query_head_stride,
     block_stride, slot_stride, head_stride, scales_block_stride, scales_head_stride, table_stride,
-    sums_split_stride, sums_row_stride,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr,
     HEADS: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
@@ -167,13 +166,13 @@ def split_kernel(
         acc_1 = tl.dot(weights, values_1, acc_1 * rescale[:, None], input_precision="ieee")
         acc_2 = tl.dot(weights, values_2, acc_2 * rescale[:, None], input_precision="ieee")
 
-    out = out_ptr + split * out_split_stride + row * out_row_stride + head * out_head_stride
-    tl.store(out + dim_1 % HEAD_DIM, weighted_mean(acc_1, total).to(out_ptr.dtype.element_ty), mask=mask_1)
-    tl.store(out + dim_2 % HEAD_DIM, weighted_mean(acc_2, total).to(out_ptr.dtype.element_ty), mask=mask_2)
-    if sums_ptr is not None:
-        lane = tl.arange(0, HEADS)
-        sums = sums_ptr + split * sums_split_stride + row * sums_row_stride + first_head * GROUP + lane
-        tl.store(sums, largest + tl.log2(tl.maximum(total, 1.0)), mask=lane < KV_HEADS * GROUP)
+    out = split * out_split_stride + row * out_row_stride + head * out_head_stride
+    dtype_out: tl.constexpr = out_ptr.dtype.element_ty
+    tl.store(out_ptr + out + dim_1 % HEAD_DIM, weighted_mean(acc_1, total).to(dtype_out), mask=mask_1)
+    tl.store(out_ptr + out + dim_2 % HEAD_DIM, weighted_mean(acc_2, total).to(dtype_out), mask=mask_2)
+    if sums_ptr is not None:  # as `out_ptr` then, without gaps: one for each vector
+        sums = largest + tl.log2(tl.maximum(total, 1.0))
+        tl.store(sums_ptr + out // HEAD_DIM, sums[:, None], mask=lane < KV_HEADS * GROUP)
 
 
 @triton.jit
@@ -181,7 +180,7 @@ def combine_kernel(
     out_ptr,  # [num_tokens, num_heads, HEAD_DIM]
     parts_ptr, sums_ptr,  # fp32 [SPLITS, num_tokens, num_heads, HEAD_DIM] and [SPLITS, num_tokens, num_heads]
     query_start_loc_ptr,
-    out_row_stride, out_head_stride, split_stride, row_stride, head_stride, sums_split_stride, sums_row_stride,
+    out_row_stride, out_head_stride, split_stride,  # num_tokens * num_heads
     HEAD_DIM: tl.constexpr, DIMS: tl.constexpr, SPLITS: tl.constexpr, ROWS: tl.constexpr,  # ROWS: SPLITS, rounded up
 ):  # fmt: skip
     """Weigh the parts of one query's context: a part counts as much as its sum of exp2(score)."""
@@ -192,12 +191,12 @@ def combine_kernel(
         return
     split = tl.arange(0, ROWS)
     dim = tl.arange(0, DIMS)
-    sums_ptr += row * sums_row_stride + head
-    sums = tl.load(sums_ptr + split * sums_split_stride, mask=split < SPLITS, other=float("-inf"))
-    weights = tl.exp2(sums - tl.max(sums, 0))
-    parts = parts_ptr + split[:, None] * split_stride + row * row_stride + head * head_stride + dim[None, :]
-    part = tl.load(parts, mask=(split < SPLITS)[:, None] & (dim < HEAD_DIM)[None, :], other=0.0)
-    out = tl.sum(part * weights[:, None], 0) / tl.sum(weights, 0)
+    vector = split * split_stride + row * tl.num_programs(0) + head
+    sums = tl.load(sums_ptr + vector, mask=split < SPLITS, other=float("-inf"))
+    weights = tl.exp2(sums - tl.max(sums, 0))[:, None]
+    parts = parts_ptr + vector[:, None] * HEAD_DIM + dim
+    part = tl.load(parts, mask=(split < SPLITS)[:, None] & (dim < HEAD_DIM), other=0.0)
+    out = tl.sum(part * weights, 0) / tl.sum(weights, 0)
     out_ptr += row * out_row_stride + head * out_head_stride
     tl.store(out_ptr + dim, out.to(out_ptr.dtype.element_ty), mask=dim < HEAD_DIM)
 
@@ -233,7 +232,7 @@ def paged_attention(
     parts, sums = out[None], None
     if splits > 1:
         parts = queries.new_empty((splits, *queries.shape), dtype=torch.float32)
-        sums = queries.new_empty((splits, len(queries), num_heads), dtype=torch.float32)
+        sums = parts.new_empty(parts.shape[:3])
     group = num_heads // num_kv_heads
     heads = max(16, triton.next_power_of_2(kv_heads * group))  # the tensor cores multiply 16 rows at a time
     dims = triton.next_power_of_2(kv_heads * head_dim)
@@ -242,13 +241,12 @@ def paged_attention(
     split_kernel[(num_kv_heads // kv_heads, num_seqs, splits)](
         parts, queries, cache.keys, cache.values, cache.key_scales, cache.value_scales,
         block_tables, query_start_loc, context_lens, sums, scale * LOG2_E,
-        *parts.stride()[:3], *queries.stride()[:2], *cache.keys.stride()[:3], *scale_strides,
-        block_tables.stride(0), *((0, 0) if sums is None else sums.stride()[:2]),
+        *parts.stride()[:3], *queries.stride()[:2], *cache.keys.stride()[:3], *scale_strides, block_tables.stride(0),
         group, head_dim, block_size, kv_heads, heads, dims, tile, queries.is_cuda, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     if sums is not None:
         combine_kernel[(num_heads, num_seqs)](
-            out, parts, sums, query_start_loc, *out.stride()[:2], *parts.stride()[:3], *sums.stride()[:2],
+            out, parts, sums, query_start_loc, *out.stride()[:2], sums.stride(0),
             head_dim, triton.next_power_of_2(head_dim), splits, triton.next_power_of_2(splits), num_warps=1,
         )  # fmt: skip
     return out
