@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from solutions import triton_attention
-from solutions.triton_attention import DECODE_TILES, LOG2_E, check_supported, locate, weighted_mean
+from solutions.triton_attention import DECODE_TILES, LOG2_E, check_supported, locate
 
 if TYPE_CHECKING:
     from solutions.triton_attention import LayerCache
@@ -60,35 +60,34 @@ def unpack(pairs, ASM: tl.constexpr):
 
 @triton.jit
 def load_halves(
-    cache_ptr, vectors, valid,
+    cache_ptr, vectors, column, valid,
     DIM: tl.constexpr, DIMS: tl.constexpr, INT8: tl.constexpr, ASM: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
-    """Return the keys or values that start at `vectors` in two tiles `[TILE, DIMS // 2]` of `dtype`.
+    """Return the keys or values that start at `vectors` in two tiles of `dtype`, `column` from 0 to `DIMS // 2 - 1`.
 
     Floats: their first half and their last. INT8: the numbers of even dimension and those of odd, in 128ths, without
     their scales. What is not valid is 0.
     """
-    column = tl.arange(0, DIMS // 2)[None, :]
     if INT8:
-        pairs = (cache_ptr + vectors).to(tl.pointer_type(tl.int16))[:, None] + column
-        one, two = unpack(tl.load(pairs, mask=valid[:, None] & (column < DIM // 2), other=0), ASM)
+        pairs = (cache_ptr + vectors).to(tl.pointer_type(tl.int16)) + column
+        one, two = unpack(tl.load(pairs, mask=valid & (column < DIM // 2), other=0), ASM)
     else:
-        place = cache_ptr + vectors[:, None] + column
-        one = tl.load(place, mask=valid[:, None] & (column < DIM), other=0.0)
-        two = tl.load(place + DIMS // 2, mask=valid[:, None] & (column + DIMS // 2 < DIM), other=0.0)
+        place = cache_ptr + vectors + column
+        one = tl.load(place, mask=valid & (column < DIM), other=0.0)
+        two = tl.load(place + DIMS // 2, mask=valid & (column + DIMS // 2 < DIM), other=0.0)
     return one.to(dtype), two.to(dtype)
 
 
 @triton.jit
 def load_scales(scales_ptr, scales, stride, valid, own, factor, KV_HEADS: tl.constexpr):
-    """Return `factor` times the scale of each query head's KV head and each key, `[HEADS, TILE]`.
+    """Return `factor` times the scale of each key and each query head's KV head, `[TILE, HEADS]`.
 
-    `scales`: where those of the first KV head are; `own`: which of the KV heads a query head reads, `[HEADS, 1]`.
+    `scales`: where those of the first KV head are; `own`: which of the KV heads a query head reads, `[1, HEADS]`.
     """
-    found = (tl.load(scales_ptr + scales, mask=valid, other=0.0) * factor)[None, :]
+    found = (tl.load(scales_ptr + scales, mask=valid, other=0.0) * factor)[:, None]
     for kv_head in tl.static_range(1, KV_HEADS):
         other = tl.load(scales_ptr + scales + kv_head * stride, mask=valid, other=0.0) * factor
-        found = tl.where(own == kv_head, other[None, :], found)
+        found = tl.where(own == kv_head, other[:, None], found)
     return found
 
 
@@ -108,7 +107,8 @@ def split_kernel(
 ):  # fmt: skip
     """One program: one part of a sequence's context, for the query heads that share one of KV_HEADS KV heads.
 
-    HEADS and DIMS are their number and the size of the KV heads together, rounded up.
+    HEADS and DIMS are their number and the size of the KV heads together, rounded up. All tiles are `[keys, heads]` or
+    `[dims, heads]`: tensor cores multiply no less than 16 rows, but 8 columns.
     """
     first_head = tl.program_id(0) * KV_HEADS
     seq = tl.program_id(1)
@@ -123,10 +123,10 @@ def split_kernel(
     limit = tl.minimum(first + part, context_len)
 
     INT8: tl.constexpr = key_scales_ptr is not None
-    lane = tl.arange(0, HEADS)[:, None]
+    lane = tl.arange(0, HEADS)[None, :]
     head = first_head * GROUP + lane
     own = lane // GROUP  # of the KV heads: the one it reads
-    column = tl.arange(0, DIMS // 2)[None, :]
+    column = tl.arange(0, DIMS // 2)[:, None]
     dim_1 = 2 * column if INT8 else column
     dim_2 = dim_1 + (1 if INT8 else DIMS // 2)
     mask_1 = (lane < KV_HEADS * GROUP) & (dim_1 // HEAD_DIM == own)
@@ -135,44 +135,47 @@ def split_kernel(
     query_1 = tl.load(query_ptr + dim_1 % HEAD_DIM, mask=mask_1, other=0.0)
     query_2 = tl.load(query_ptr + dim_2 % HEAD_DIM, mask=mask_2, other=0.0)
     dtype: tl.constexpr = query_1.dtype
-    acc_1 = tl.zeros([HEADS, DIMS // 2], tl.float32)
-    acc_2 = tl.zeros([HEADS, DIMS // 2], tl.float32)
+    acc_1 = tl.zeros([DIMS // 2, HEADS], tl.float32)
+    acc_2 = tl.zeros([DIMS // 2, HEADS], tl.float32)
     largest = tl.full([HEADS], float("-inf"), tl.float32)
     total = tl.zeros([HEADS], tl.float32)
     for start in range(first, limit, TILE):
         block, offset = locate(block_table_ptr, start, limit, BLOCK_SIZE, TILE)
         valid = start + tl.arange(0, TILE) < limit
         vectors = block * block_stride + offset * slot_stride + first_head * head_stride
-        keys_1, keys_2 = load_halves(keys_ptr, vectors, valid, KV_HEADS * HEAD_DIM, DIMS, INT8, ASM, dtype)
-        values_1, values_2 = load_halves(values_ptr, vectors, valid, KV_HEADS * HEAD_DIM, DIMS, INT8, ASM, dtype)
-        scores = tl.dot(query_1, keys_1.T, input_precision="ieee")
-        scores = tl.dot(query_2, keys_2.T, scores, input_precision="ieee")
+        keys_1, keys_2 = load_halves(
+            keys_ptr, vectors[:, None], column.T, valid[:, None], KV_HEADS * HEAD_DIM, DIMS, INT8, ASM, dtype
+        )
+        values_1, values_2 = load_halves(
+            values_ptr, vectors[None, :], column, valid[None, :], KV_HEADS * HEAD_DIM, DIMS, INT8, ASM, dtype
+        )
+        scores = tl.dot(keys_1, query_1, input_precision="ieee")
+        scores = tl.dot(keys_2, query_2, scores, input_precision="ieee")
         if INT8:  # numbers are in 128ths
             scales = block * scales_block_stride + first_head * scales_head_stride
             scores *= load_scales(key_scales_ptr, scales, scales_head_stride, valid, own, scale * 128, KV_HEADS)
             value_scales = load_scales(value_scales_ptr, scales, scales_head_stride, valid, own, 128, KV_HEADS)
         else:
             scores *= scale
-        scores = tl.where(valid[None, :], scores, float("-inf"))
+        scores = tl.where(valid[:, None], scores, float("-inf"))
 
-        new_largest = tl.maximum(largest, tl.max(scores, 1))
+        new_largest = tl.maximum(largest, tl.max(scores, 0))
         rescale = tl.exp2(largest - new_largest)
-        weights = tl.exp2(scores - new_largest[:, None])
-        total = total * rescale + tl.sum(weights, 1)
+        weights = tl.exp2(scores - new_largest[None, :])
+        total = total * rescale + tl.sum(weights, 0)
         largest = new_largest
         if INT8:
             weights *= value_scales
         weights = weights.to(dtype)
-        acc_1 = tl.dot(weights, values_1, acc_1 * rescale[:, None], input_precision="ieee")
-        acc_2 = tl.dot(weights, values_2, acc_2 * rescale[:, None], input_precision="ieee")
+        acc_1 = tl.dot(values_1, weights, acc_1 * rescale[None, :], input_precision="ieee")
+        acc_2 = tl.dot(values_2, weights, acc_2 * rescale[None, :], input_precision="ieee")
 
+    total = tl.where(total > 0, total, 1.0)[None, :]  # a part may be empty
     out = split * out_split_stride + row * out_row_stride + head * out_head_stride
-    dtype_out: tl.constexpr = out_ptr.dtype.element_ty
-    tl.store(out_ptr + out + dim_1 % HEAD_DIM, weighted_mean(acc_1, total).to(dtype_out), mask=mask_1)
-    tl.store(out_ptr + out + dim_2 % HEAD_DIM, weighted_mean(acc_2, total).to(dtype_out), mask=mask_2)
+    tl.store(out_ptr + out + dim_1 % HEAD_DIM, (acc_1 / total).to(out_ptr.dtype.element_ty), mask=mask_1)
+    tl.store(out_ptr + out + dim_2 % HEAD_DIM, (acc_2 / total).to(out_ptr.dtype.element_ty), mask=mask_2)
     if sums_ptr is not None:  # as `out_ptr` then, without gaps: one for each vector
-        sums = largest + tl.log2(tl.maximum(total, 1.0))
-        tl.store(sums_ptr + out // HEAD_DIM, sums[:, None], mask=lane < KV_HEADS * GROUP)
+        tl.store(sums_ptr + out // HEAD_DIM, largest[None, :] + tl.log2(total), mask=lane < KV_HEADS * GROUP)
 
 
 @triton.jit
@@ -234,7 +237,7 @@ def paged_attention(
         parts = queries.new_empty((splits, *queries.shape), dtype=torch.float32)
         sums = parts.new_empty(parts.shape[:3])
     group = num_heads // num_kv_heads
-    heads = max(16, triton.next_power_of_2(kv_heads * group))  # the tensor cores multiply 16 rows at a time
+    heads = max(8, triton.next_power_of_2(kv_heads * group))
     dims = triton.next_power_of_2(kv_heads * head_dim)
     tile, warps, stages = DECODE_TILES[queries.element_size(), dims]
     scale_strides = cache.key_scales.stride() if cache.key_scales is not None else (0, 0)
