@@ -95,22 +95,25 @@ def int8(splits: int, *tile: Any, **options: Any) -> Variant:
 
 PAGED = Variant("paged", "fp16")
 SDPA = Variant("sdpa", "fp16")
-# Programs are 192 a split; slots are 132 times what fits by registers and shared memory: both to be whole multiples.
+# Programs are 192 a split; slots are 132 times what fits by registers and shared memory: best are whole multiples.
 PAIRS = [  # 12 x 64: two heads a row
-    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 5, 8, 11)),  # 528 slots
-    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (2, 4, 8, 11)),
-    *(int8(splits, 64, 2, 5, 168) for splits in (3, 4, 8)), int8(4, 64, 2, 5, 160), int8(4, 64, 2, 4, 160),  # 792
-    *(int8(splits, 64, 2, 4, None) for splits in (2, 5, 8)), int8(2, 64, 2, 7, None), int8(4, 64, 2, 7, None),
-    *(int8(splits, 64, 4, 5, None) for splits in (2, 4)), int8(2, 64, 4, 5, 128), int8(5, 64, 4, 5, 128),
+    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 6, 8, 10)),  # 660 slots
+    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (2, 3, 6, 10)),
+    *(int8(splits, 64, 2, 5, 160) for splits in (4, 8)), *(int8(splits, 64, 2, 4, None) for splits in (3, 6)),  # 792
+    *(int8(splits, 64, 2, 7, None) for splits in (2, 5)),
+    *(int8(splits, 64, 4, 5, None) for splits in (1, 2, 3, 5, 8)), int8(2, 64, 4, 5, None, asm=False),  # 528
+    *(int8(splits, 64, 4, 7, None) for splits in (2, 4)),
     *(int8(splits, 128, 4, 5, None) for splits in (1, 2, 4, 8)), int8(1, 128, 4, 5, None, asm=False),  # 264
+    *(int8(splits, 128, 8, 5, None) for splits in (1, 2)),
     *(int8(splits, 32, 1, 5, None) for splits in (5, 11)), int8(4, 32, 2, 5, None), int8(8, 32, 2, 5, None),
-    int8(1, 128, 4, 5, 128, row=64), int8(8, 64, 2, 5, None, row=64),
+    int8(1, 128, 4, 5, 128, row=64), int8(3, 64, 2, 5, None, row=64), int8(8, 64, 2, 5, None, row=64),
 ]  # fmt: skip
 WIDE = [  # 32/8 x 128: 256 programs a split
-    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 6, 8)),
-    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (1, 2, 4, 8)),
-    *(int8(splits, 128, 4, 5, None) for splits in (1, 2, 4)),
-    int8(1, 128, 4, 5, None, asm=False), int8(3, 64, 2, 5, 160), int8(2, 64, 2, 7, None), int8(4, 32, 1, 5, None),
+    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 5, 8)),
+    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (1, 2, 5)),
+    *(int8(splits, 64, 4, 5, None) for splits in (1, 2, 4)), int8(2, 64, 4, 5, None, asm=False),
+    *(int8(splits, 128, 4, 5, None) for splits in (1, 2, 4)), int8(1, 128, 4, 5, None, asm=False),
+    int8(3, 64, 2, 5, 160), int8(2, 64, 2, 7, None), int8(4, 32, 1, 5, None),
 ]  # fmt: skip
 
 
@@ -127,6 +130,7 @@ def plans() -> list[tuple[Shape, list[Variant]]]:
             (8, 1024, (2, 3, 4, 6, 8)), (16, 1024, (2, 3, 4)), (32, 1024, (2, 3)),
         ):  # fmt: skip
             split = [Variant("split", "fp16", each) for each in splits]
+            split += [Variant("split", "fp16", splits[len(splits) // 2], (64, 4, 5, None))]
             found.append((Shape(num_seqs, 1, context_len, *heads), [PAGED, SDPA, *split, Variant("auto", "fp16")]))
         for num_seqs, context_len, splits in (
             (1, 512, (4, 8)), (1, 8192, (32, 64)), (8, 1024, (2, 4, 8)), (32, 512, (1, 2, 4)), (256, 512, (1, 2)),

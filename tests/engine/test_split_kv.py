@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,13 @@ def test_parts(shape: str, dtype: str, splits: int, monkeypatch: pytest.MonkeyPa
 def test_heads_that_are_not_neighbours_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_kv, "num_splits", lambda *_: 2)
     assert_right(split_kv, decode_case(DTYPES["fp16-int8"], block_major=False, **SHAPES["6-2x48"]))
+
+
+def test_scales_that_are_not_neighbours_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_kv, "num_splits", lambda *_: 2)
+    case = decode_case(DTYPES["fp16-int8"], **SHAPES["8x32"])
+    keys, values = (each.t().contiguous().t() for each in case.cache[2:] if each is not None)
+    assert_right(split_kv, replace(case, cache=case.cache._replace(key_scales=keys, value_scales=values)))
 
 
 @pytest.mark.parametrize("factor", [1e-4, 100])
