@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass, replace
@@ -60,7 +62,7 @@ class Patched:
 class Variant:
     """`tile`: keys, warps, stages, and most registers; None for what ships. `row`: bytes, 128 for KV heads in pairs."""
 
-    kind: str  # paged (decode_kernel), split, auto (split_kv as it ships), or sdpa
+    kind: str  # paged (decode_kernel), split, pairs (split of floats in pairs), auto (split_kv as it ships), or sdpa
     cache: str
     splits: int = 1
     tile: tuple[Any, ...] | None = None
@@ -72,21 +74,38 @@ class Variant:
         lengths = (inputs.starts, inputs.context_lens, 1, shape.head_dim**-0.5)
         part: Any = triton_attention
         if self.kind != "paged":
-            part = split_kv
-            patch(self)
+            part = patch(self)
         part.paged_attention(inputs.queries, layer, inputs.block_tables, *lengths, out=inputs.out)
 
 
 SHIPPED = split_kv.num_splits
 
 
-def patch(variant: Variant) -> None:
+def float_pairs() -> Any:
+    """split_kv, where floats are read as INT8 is: several KV heads in a row."""
+    source = Path(split_kv.__file__).read_text(encoding="utf-8")
+    assert source.count(" if int8 and cache") == 1
+    path = Path(tempfile.gettempdir()) / f"split_kv_pairs_{os.getpid()}.py"
+    path.write_text(source.replace(" if int8 and cache", " if cache"), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("split_kv_pairs", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.split_kernel = KERNEL  # type: ignore[attr-defined]  # the same: compiled once
+    return module
+
+
+FLOAT_PAIRS = float_pairs()
+
+
+def patch(variant: Variant) -> Any:
     tile, maxnreg = (variant.tile[:3], variant.tile[3]) if variant.tile else (None, None)
-    module: Any = split_kv
+    module: Any = FLOAT_PAIRS if variant.kind == "pairs" else split_kv
     module.DECODE_TILES = {key: tile if tile and key[0] == 2 else kept for key, kept in TILES.items()}
     module.num_splits = SHIPPED if variant.kind == "auto" else lambda *_: variant.splits
     module.ROW = variant.row
     module.split_kernel = KERNEL if DRY else Patched(variant.asm, maxnreg)
+    return module
 
 
 def int8(splits: int, *tile: Any, **options: Any) -> Variant:
@@ -119,10 +138,18 @@ WIDE = [  # 32/8 x 128: 256 programs a split
 
 def plans() -> list[tuple[Shape, list[Variant]]]:
     if DRY:
-        variants = [PAGED, int8(1), int8(3), int8(2, 32, 1, 2, None, row=64), Variant("auto", "fp16")]
+        variants = [
+            PAGED,
+            Variant("pairs", "fp16", 2),
+            int8(1),
+            int8(3),
+            int8(2, 32, 1, 2, None, row=64),
+            Variant("auto", "fp16"),
+        ]
         return [(Shape(2, 1, 70, 2, 2, 64), [*variants, Variant("split", "fp16", 3), Variant("auto", "int8")])]
-    found = [(Shape(32, 1, 8192, *heads), [PAGED, Variant("paged", "int8"), *variants, Variant("auto", "int8")])
+    found = [(Shape(32, 1, 8192, *heads), [PAGED, SDPA, Variant("paged", "int8"), *variants, Variant("auto", "int8")])
              for heads, variants in ((MHA, PAIRS), (GQA, WIDE))]  # fmt: skip
+    found[0][1].extend(Variant("pairs", "fp16", each, (64, warps, 5, None)) for each in (2, 3) for warps in (2, 4))
     # Few sequences: how many parts?
     for heads in (MHA, GQA):
         for num_seqs, context_len, splits in (
@@ -131,6 +158,7 @@ def plans() -> list[tuple[Shape, list[Variant]]]:
         ):  # fmt: skip
             split = [Variant("split", "fp16", each) for each in splits]
             split += [Variant("split", "fp16", splits[len(splits) // 2], (64, 4, 5, None))]
+            split += [Variant("pairs", "fp16", each) for each in (*splits, 2 * splits[-1]) if heads == MHA]
             found.append((Shape(num_seqs, 1, context_len, *heads), [PAGED, SDPA, *split, Variant("auto", "fp16")]))
         for num_seqs, context_len, splits in (
             (1, 512, (4, 8)), (1, 8192, (32, 64)), (8, 1024, (2, 4, 8)), (32, 512, (1, 2, 4)), (256, 512, (1, 2)),
@@ -189,7 +217,7 @@ def warm(index: int, count: int) -> None:
         (shape.num_heads, each.cache, each.tile, each.asm, each.row, each.splits > 1, each.kind): (shape, each)
         for shape, variants in plans()
         for each in variants
-        if each.kind in ("paged", "split")
+        if each.kind in ("paged", "split", "pairs")
     }
 
     def compile_one(shape: Shape, variant: Variant) -> None:

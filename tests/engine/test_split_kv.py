@@ -17,12 +17,13 @@ DTYPES = {
     "fp32-int8": (torch.float32, torch.int8),
     "fp16-int8": (torch.float16, torch.int8),
 }
-# Of INT8, heads of 80 are read alone, of 48 in pairs, of 32 by fours; three heads of 64 cannot be paired.
+# Of INT8, heads of 80 are read alone, of 48 in pairs, of 32 by fours; three heads of 64 cannot be paired. Blocks are
+# smaller than a tile of keys, and larger.
 SHAPES = {
     "3-1x80": {"num_heads": 3, "num_kv_heads": 1, "head_dim": 80, "block_size": 8},
     "6-2x48": {"num_heads": 6, "num_kv_heads": 2, "head_dim": 48, "block_size": 8},
     "8x32": {"num_heads": 8, "num_kv_heads": 8, "head_dim": 32, "block_size": 16},
-    "3x64": {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "block_size": 32},
+    "3x64": {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "block_size": 128},
 }
 LENGTHS = [1, 15, 16, 17, 0, 63, 64, 65, 200, 0]
 
