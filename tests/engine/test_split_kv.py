@@ -41,8 +41,10 @@ def test_checks(check: Check) -> None:
 
 
 @pytest.mark.parametrize("splits", [1, 2, 5])
-@pytest.mark.parametrize(("shape", "dtype"), [("3-1x80", each) for each in DTYPES] + [
-    (shape, "fp16-int8") for shape in SHAPES if shape != "3-1x80"
+@pytest.mark.parametrize(("shape", "dtype"), [
+    *(("3-1x80", dtype) for dtype in DTYPES),
+    *((shape, "fp16-int8") for shape in ("6-2x48", "8x32", "3x64")),
+    ("3x64", "fp16"),
 ])  # fmt: skip
 def test_parts(shape: str, dtype: str, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_kv, "num_splits", lambda *_: splits)
@@ -71,6 +73,18 @@ def test_values_of_any_size(factor: float, monkeypatch: pytest.MonkeyPatch) -> N
     out = torch.zeros_like(case.queries, dtype=torch.float32)  # fp16 would round small answers
     case.run(split_kv, out=out)
     assert relative_error(out / factor, case.expected) < TOLERANCE[torch.float16]
+
+
+@pytest.mark.parametrize("scale", [40, -40])
+def test_scores_beyond_the_range_of_exp(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All keys are the same, and so attention is the mean of the values."""
+    monkeypatch.setattr(split_kv, "num_splits", lambda *_: 2)
+    case = make_case([200], [1], device=DEVICE)
+    case.cache.keys.fill_(1)
+    case.queries.fill_(1)
+    values = case.cache.values[case.slots // 16, case.slots % 16]
+    expected = values.mean(0).repeat_interleave(2, 0)[None]
+    assert relative_error(replace(case, scale=scale).run(split_kv), expected) < TOLERANCE[torch.float32]
 
 
 def test_without_an_output_one_is_made() -> None:
