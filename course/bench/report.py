@@ -26,7 +26,8 @@ Cell = Callable[[dict[str, Any], dict[str, Any]], str]  # (the system's figures,
 
 
 TABLES = (
-    "against", "rates", "times", "steps", "decode", "first", "shares", "ablations", "agreement", "warm-up", "not-run",
+    "against", "rates", "times", "steps", "decode", "first", "shares", "ablations", "losses", "agreement", "warm-up",
+    "not-run",
 )  # fmt: skip
 
 
@@ -69,6 +70,7 @@ def grids(results: dict[str, Any]) -> list[Grid]:
             ],
         ),
         _ablations(results),
+        _losses(results),
         _by_requests(
             results,
             "agreement",
@@ -211,6 +213,25 @@ def _ablations(results: dict[str, Any]) -> Grid:
     )
 
 
+def _losses(results: dict[str, Any]) -> Grid:
+    """Return where another system is faster than our engine, to its tokens or to the first of them."""
+    rows = []
+    for run in results["runs"]:
+        mine = _first_seconds(run["systems"][run["compared_with"]]) if run["compared_with"] else None
+        for name, compared in run["compared"].items():
+            if compared["times"] is None:  # nothing is said of wrong tokens
+                continue
+            theirs = _first_seconds(run["systems"][name])
+            title, requests = results["systems"][name]["title"], f"{run['workload']['requests']}"
+            if compared["times"]["median"] < 1:
+                rows.append([title, requests, f"tokens a second: {1 / compared['times']['median']:.2f} × as many"])
+            if mine and theirs and theirs["median"] < mine["median"]:
+                rows.append([title, requests, f"first token: {theirs['median'] / mine['median']:.2f} × the time"])
+    title = f"Where another is faster than the {results['systems'].get(_base(results), {}).get('title', '')}"
+    head = ["system", "requests at once", "by how much"]
+    return Grid("losses", title, head, rows or [["none in this run", "", ""]], ["By the medians of the rounds."])
+
+
 def _by_requests(results: dict[str, Any], name: str, title: str, cell: Cell, notes: Iterable[str] = ()) -> Grid:
     runs = results["runs"]
     rows = []
@@ -247,10 +268,17 @@ def _step(figures: dict[str, Any], run: dict[str, Any]) -> str:
 
 
 def _first(figures: dict[str, Any], run: dict[str, Any]) -> str:
+    seconds = _first_seconds(figures)
+    mark = "" if figures["first_token_seconds"] else " °"
+    return spread(seconds, 1e3, ".1f") + mark if seconds else "·"
+
+
+def _first_seconds(figures: dict[str, Any]) -> dict[str, float] | None:
+    """Return the time to the first token, of the timed rounds, or where these do not show it, of rounds apart."""
     if figures["first_token_seconds"]:
-        return spread(figures["first_token_seconds"], 1e3, ".1f")
+        return dict(figures["first_token_seconds"])
     seen = [statistics.median(each["first_token_seconds"]) for each in figures["observed"] if "host" not in each]
-    return f"{spread(Spread.of(seen)._asdict(), 1e3, '.1f')} °" if seen else "·"
+    return Spread.of(seen)._asdict() if seen else None
 
 
 def _shares(figures: dict[str, Any], run: dict[str, Any]) -> str:
