@@ -1,25 +1,25 @@
 """The chart of a results file: tokens a second over requests at once, both on logarithmic axes, as a figure.
 
 It needs no script and takes its colours from the page, light or dark. Nothing is told by colour alone: our engines'
-lines are solid, those of each family of peers dashed in its own way, each system has its own mark, and its name stands
-at its line's end. Where a screen is too narrow for the names, the page's styles cut them off and show the key instead.
+lines are solid, those of each family of peers dashed in its own way, and within a family each system has its own mark.
+The names stand beside the lines' ends, each with its mark. Where a screen is too narrow for them, the page's styles cut
+them off and show the key instead.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 800, 500
-LEFT, RIGHT, TOP, BOTTOM = 70, 250, 30, 52  # the margins: the names stand in the right one
+WIDTH, HEIGHT = 830, 500
+LEFT, RIGHT, TOP, BOTTOM = 70, 312, 30, 52  # the margins: the names stand in the right one
 LINE = 15  # between two names
 FAMILIES = ("ours", "vllm", "hf", "ctranslate2")  # by which a line is dashed and coloured; the systems' names begin so
 MARKS = (  # around 0, 0
-    "M-4-4h8v8h-8z", "M0-5 5 4H-5z", "M0-5 5 0 0 5-5 0z", "M0 5 5-4H-5z", "M-5-1.5h10v3h-10z", "M-1.5-5h3v10h-3z",
-    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-5-5 5 5 5 2-2-5z", "M-5 5 5-5 2-5-5 2z",
+    "M-4-4h8v8h-8z", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0", "M0-5 5 4H-5z", "M0-6 5 0 0 6-5 0z", "M0 5 5-4H-5z",
+    "M-1.5-6h3v12h-3z", "M-6-1.5h12v3h-12z",
 )  # fmt: skip
 
 
@@ -33,16 +33,21 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One system's line: its title, its family, and what was measured where its tokens were good enough."""
+    """One system's line: its title, its family, its mark, and what was measured where its tokens were good enough."""
 
     title: str
     family: str
+    mark: str
     points: list[Point]
 
 
 def series_of(results: dict[str, Any]) -> list[Series]:
-    """Return the lines to draw. Ablations have none, nor has a rate whose tokens did not hold against Hugging Face."""
-    found = []
+    """Return the lines to draw, those that end highest first.
+
+    Ablations have none, nor has a rate whose tokens did not hold against Hugging Face.
+    """
+    found: list[Series] = []
+    marks = {family: itertools.cycle(MARKS) for family in FAMILIES}
     for name, system in results["systems"].items():
         cells = [(run["workload"]["requests"], run["systems"].get(name)) for run in results["runs"]]
         points = [
@@ -52,8 +57,8 @@ def series_of(results: dict[str, Any]) -> list[Series]:
         ]
         if points and system["group"] in ("ours", "peers"):
             family = next((each for each in FAMILIES if name.startswith(each)), FAMILIES[0])
-            found.append(Series(system["title"], family, points))
-    return found
+            found.append(Series(system["title"], family, next(marks[family]), points))
+    return sorted(found, key=lambda each: -each.points[-1].median)
 
 
 def draw(results: dict[str, Any], name: str) -> str:
@@ -78,20 +83,20 @@ def draw(results: dict[str, Any], name: str) -> str:
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">requests at once</text>',
         '<text x="0" y="14">tokens a second</text>',
     ]
-    ends = _spread_out([(x(each.points[-1].requests), y(each.points[-1].median)) for each in lines])
-    # Ours are drawn last, and so lie on top.
-    for each, end, mark in sorted(zip(lines, ends, _marks(), strict=False), key=lambda line: line[0].family == "ours"):
+    ends = _spread_out([y(each.points[-1].median) for each in lines])
+    for each, end in reversed(list(zip(lines, ends, strict=True))):  # the highest lie on top
         places = [(x(point.requests), y(point.median)) for point in each.points]
         parts += [
             f'<g class="{each.family}"><polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in places)}"/>',
             *(_whisker(x(point.requests), y(point.least), y(point.most)) for point in each.points),
-            *(f'<path transform="translate({a:.1f} {b:.1f})" d="{mark}"/>' for a, b in places),
-            f'<text class="name" x="{places[-1][0] + 10:.1f}" y="{end + 4:.1f}">{escape(each.title)}</text></g>',
+            *(f'<path transform="translate({a:.1f} {b:.1f})" d="{each.mark}"/>' for a, b in places),
+            f'<g class="name" transform="translate({WIDTH - RIGHT + 22} {end:.1f})"><path d="{each.mark}"/>'
+            f'<text x="10" y="4">{escape(each.title)}</text></g></g>',
         ]
     key = [
-        f'<li class="{each.family}"><svg viewBox="-18 -7 36 14"><polyline points="-18,0 18,0"/><path d="{mark}"/></svg>'
-        f"{escape(each.title)}</li>"
-        for each, mark in zip(lines, _marks(), strict=False)
+        f'<li class="{each.family}"><svg viewBox="-18 -7 36 14"><polyline points="-18,0 18,0"/>'
+        f'<path d="{each.mark}"/></svg>{escape(each.title)}</li>'
+        for each in lines
     ]
     caption = (
         f"{title}. A mark is the median of {results['num_rounds']} rounds; the line through it goes from the least to "
@@ -105,10 +110,6 @@ def draw(results: dict[str, Any], name: str) -> str:
             f"</ul><figcaption>{escape(caption)}</figcaption></figure>",
         ]
     )
-
-
-def _marks() -> Iterator[str]:
-    return itertools.cycle(MARKS)
 
 
 def _whisker(x: float, low: float, high: float) -> str:
@@ -126,14 +127,15 @@ def _x_axis(values: list[int]) -> tuple[Any, list[int]]:
 
 
 def _y_axis(values: list[float]) -> tuple[Any, list[int]]:
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
+    low, high = math.log10(min(values)) - 0.05, math.log10(max(values)) + 0.05
     room = HEIGHT - TOP - BOTTOM
 
     def place(value: float) -> float:
         return HEIGHT - BOTTOM - room * (math.log10(value) - low) / (high - low)
 
-    return place, [10**power for power in range(low, high + 1) if power >= 0]
+    steps = (1,) if high - low > 2 else (1, 2, 5)
+    ticks = [step * 10**power for power in range(max(0, math.floor(low)), math.ceil(high)) for step in steps]
+    return place, [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
 def _vertical(x: float, text: str) -> str:
@@ -147,12 +149,13 @@ def _horizontal(y: float, text: str) -> str:
     return f'{line}<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
 
 
-def _spread_out(ends: list[tuple[float, float]]) -> list[float]:
-    """Return where the names stand: at their lines' ends, but no two of one column over each other."""
-    placed = [0.0] * len(ends)
-    last: dict[float, float] = {}
-    for index in sorted(range(len(ends)), key=lambda each: ends[each][1]):
-        column, height = ends[index]
-        placed[index] = max(height, last.get(column, float("-inf")) + LINE)
-        last[column] = placed[index]
+def _spread_out(heights: list[float]) -> list[float]:
+    """Return where the names stand, from the top down: at their lines' ends, but none over another or off the chart."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max([height, *(last + LINE for last in placed[-1:])]))
+    lowest = float(HEIGHT - BOTTOM)
+    for index in reversed(range(len(placed))):
+        placed[index] = min(placed[index], lowest)
+        lowest = placed[index] - LINE
     return placed
