@@ -13,8 +13,8 @@ import math
 from html import escape
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 830, 500
-LEFT, RIGHT, TOP, BOTTOM = 70, 312, 30, 52  # the margins: the names stand in the right one
+WIDTH, HEIGHT = 850, 500
+LEFT, RIGHT, TOP, BOTTOM = 84, 326, 30, 52  # the margins: the names stand in the right one
 LINE = 15  # between two names
 FAMILIES = ("ours", "vllm", "hf", "ctranslate2")  # by which a line is dashed and coloured; the systems' names begin so
 MARKS = (  # around 0, 0

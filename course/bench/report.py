@@ -35,6 +35,10 @@ def grids(results: dict[str, Any]) -> list[Grid]:
     """Return the tables of a record of the kind "table": of `TABLES`, those that it has figures for."""
     rounds = results["num_rounds"]
     title = results["systems"].get(_base(results), {}).get("title", "")
+
+    def times_of_others(figures: dict[str, Any], run: dict[str, Any]) -> str:
+        return "" if results["systems"][figures["name"]]["group"] == "ablations" else _times(figures, run)
+
     found = [
         _best_peers(results),
         _by_requests(
@@ -44,7 +48,7 @@ def grids(results: dict[str, Any]) -> list[Grid]:
             results,
             "times",
             f"How many times as fast the {title} is: round by round, the median (the least to the most)",
-            _times,
+            times_of_others,
             [
                 "—: not said, because a token that the system chose is further below Hugging Face's best than allowed.",
                 "†: the two do not compute in the same dtype.",
@@ -99,15 +103,20 @@ def as_text(grid: Grid) -> str:
 def as_html(grid: Grid, prefix: str) -> str:
     """Return a table for a page, in a box that it scrolls in; `prefix` makes its ids its own.
 
-    A spread, in brackets at the end of a cell, stands below its median.
+    Of a cell with figures, each part has a line of its own, and a spread stands below its median.
     """
     key = f"{prefix}-{grid.name}"
-    head, *others = (f'<th scope="col">{escape(cell)}</th>' for cell in grid.head)
+    kinds = [max((_kind(cell) for cell in column), default="") for column in zip(*grid.rows, strict=True)]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(grid.head, kinds, strict=True))
+    facts = "" if any(grid.head) else " facts"  # nothing to head: each row is something by itself
     lines = [
-        f'<div class="figures" role="region" aria-labelledby="{key}" tabindex="0"><table class="figures">',
+        f'<div class="figures" role="region" aria-labelledby="{key}" tabindex="0"><table class="figures{facts}">',
         f'<caption id="{key}">{escape(grid.title)}</caption>',
-        f"<thead><tr>{head}{''.join(others)}</tr></thead><tbody>",
-        *(f'<tr><th scope="row">{escape(first)}</th>{"".join(map(_cell, cells))}</tr>' for first, *cells in grid.rows),
+        "<tbody>" if facts else f"<thead><tr>{head}</tr></thead><tbody>",
+        *(
+            f'<tr><th scope="row"{_kind(first)}>{escape(first)}</th>{"".join(map(_cell, cells))}</tr>'
+            for first, *cells in grid.rows
+        ),
         "</tbody></table></div>",
     ]
     notes = "".join(f"<li>{escape(note)}</li>" for note in grid.notes)
@@ -115,9 +124,15 @@ def as_html(grid: Grid, prefix: str) -> str:
 
 
 def _cell(text: str) -> str:
-    kind = "" if not text or text[0].isdigit() or not text[0].isalpha() else ' class="words"'
-    below = re.sub(r" (\(.+\))", r" <small>\1</small>", escape(text))
-    return f"<td{kind}>{below}</td>"
+    if _kind(text):
+        return f'<td class="words">{escape(text)}</td>'
+    lines = "<br>".join(map(escape, text.split("; ")))
+    return "<td>" + re.sub(r" (\([^()]+\))( [†°])?$", r"\2<small>\1</small>", lines) + "</td>"
+
+
+def _kind(text: str) -> str:
+    """Return the class of a cell with words; one with figures begins with a digit, or says that it has none."""
+    return ' class="words"' if any(map(str.isalpha, text.partition(" ")[0])) else ""
 
 
 def _base(results: dict[str, Any]) -> str | None:
@@ -141,9 +156,10 @@ def _best_peers(results: dict[str, Any]) -> Grid:
         if base in run["systems"] and any(run["compared"].get(name, {}).get("times") for name in peers)
     ]
     ours = results["systems"].get(base, {}).get("title", "")
-    head = ["requests at once", ours, "fastest vLLM", "", "times as fast", "fastest other peer", "", "times as fast"]
+    theirs = ("tokens a second", "times as fast")
+    head = ["requests at once", f"{ours}: tokens a second", "fastest vLLM", *theirs, "fastest other peer", *theirs]
     notes = [
-        "Tokens a second are medians; times as fast: round by round, the median (the least to the most).",
+        f"Times as fast: the {ours} over the peer, round by round, the median (the least to the most).",
         "A peer whose tokens do not hold against Hugging Face's is passed over.",
     ]
     return Grid("against", f"The {ours} against the fastest peers as shipped", head, rows, notes)
@@ -256,6 +272,7 @@ def _rate(figures: dict[str, Any], run: dict[str, Any]) -> str:
 
 
 def _times(figures: dict[str, Any], run: dict[str, Any]) -> str:
+    """Return the ratio to our engine."""
     compared = run["compared"].get(figures["name"])
     if compared is None:
         return ""
