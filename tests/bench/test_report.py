@@ -219,8 +219,8 @@ def test_every_line_has_its_mark_in_the_key_and_its_spread(results: dict[str, An
         assert mark.get("d") == each.mark
     spreads = [each for each in figure.iter("path") if each.get("class") == "spread"]
     assert len(spreads) == sum(len(each.points) for each in lines)
-    for each in spreads:
-        low, high = re.findall(r"^M\S+ (\S+?)h.*V([\d.]+)m", each.get("d") or "")[0]
+    for drawn in spreads:
+        low, high = re.findall(r"^M\S+ (\S+?)h.*V([\d.]+)m", drawn.get("d") or "")[0]
         assert float(low) > float(high)
 
 
