@@ -65,6 +65,39 @@ def test_the_page_has_the_commands_of_the_readme() -> None:
         assert command in readme
 
 
+def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
+    found = json.loads((RESULTS / "fast-path-h200.json").read_text("utf-8"))
+    page = (ROOT / "docs" / "gpu-runs.md").read_text("utf-8")
+    section = page.partition("## The fast path")[2].partition("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.MULTILINE)
+    ]
+    steps = [
+        [
+            f"{each['context']}",
+            f"{each['requests']}",
+            *(f"{us:,.1f}" for us in (each["before"]["us"], each["after"]["us"], each["floor_us"])),
+            f"{each['after']['us'] / each['floor_us']:.2f}",
+        ]
+        for each in found["steps"]
+    ]
+    assert [line for line in lines if len(line) == 6 and line[0] in ("64", "512")] == steps
+    for what, name in (("the engine's step", "engine"), ("replay alone", "replay")):
+        assert [what, *(f"{each[name]['us']:.1f}" for each in found["gaps"])] in lines
+    assert ["the gap", *(f"{each['engine']['us'] - each['replay']['us']:.1f}" for each in found["gaps"])] in lines
+    kernels = [("fp16", "paged"), ("fp16", "split"), ("int8", "paged"), ("int8", "split"), ("fp16", "sdpa")]
+    shown = {}
+    for name, *cells in (line for line in lines if " × " in line[0]):
+        shown |= {(name, kernel): cell for kernel, cell in zip(kernels, cells, strict=True) if cell}
+    assert len(shown) == len(found["decode"])
+    for each in found["decode"]:
+        over = "" if each["num_heads"] == each["num_kv_heads"] else f" over {each['num_kv_heads']} KV heads"
+        name = f"{each['num_seqs']} × {each['context_len']:,}, {each['num_heads']} heads{over} of {each['head_dim']}"
+        parts = f" ({each['splits']})" if each["kind"] == "split" else ""
+        kernel = (each["cache"], each["kind"])
+        assert shown[name, kernel] == f"{each['us']:.1f}{parts}"
+
+
 @pytest.fixture
 def results() -> dict[str, Any]:
     if not MEASURED.is_file():
