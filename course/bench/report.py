@@ -245,7 +245,13 @@ def _losses(results: dict[str, Any]) -> Grid:
                 rows.append([title, requests, f"first token: {theirs['median'] / mine['median']:.2f} × the time"])
     title = f"Where another is faster than the {results['systems'].get(_base(results), {}).get('title', '')}"
     head = ["system", "requests at once", "by how much"]
-    return Grid("losses", title, head, rows or [["none in this run", "", ""]], ["By the medians of the rounds."])
+    return Grid(
+        "losses",
+        title,
+        head,
+        rows or [["none in this run", "", ""]],
+        ["By the medians of the rounds: what is less than their spread says little."],
+    )
 
 
 def _by_requests(results: dict[str, Any], name: str, title: str, cell: Cell, notes: Iterable[str] = ()) -> Grid:
