@@ -10,7 +10,8 @@ Other processes compile what is about to be measured.
 """
 
 import json, os, random, re, statistics, subprocess, sys, time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, TimeoutError
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +24,7 @@ import zz_steps as steps
 from zz_steps import DEVICE, DRY, HEADS, LAYERS, VOCABULARY, WIDTH, Attend, Cut, KVCache, Norm, Plan, base, new, row, say, slices, tiles
 
 BEGIN, BUDGET = time.perf_counter(), float(os.environ.get("BUDGET", 420))
-SIZES = [int(size) for size in (sys.argv[sys.argv.index("--sizes") + 1] if "--sizes" in sys.argv else "1,8,32,256,4,16,64,128").split(",")]
+SIZES = [int(size) for size in (sys.argv[sys.argv.index("--sizes") + 1] if "--sizes" in sys.argv else "8,1,32,256,4,16,64,128").split(",")]
 SHARES = {1: 1.5, 4: 0.8, 8: 1.5, 16: 0.8, 32: 1.4, 64: 0.8, 128: 0.7, 256: 1.5}
 POSITIONS = 128 if DRY else 1024
 CONTEXTS = (32, 48) if DRY else (64, 112)
@@ -84,7 +85,7 @@ SKINNY = {
     "down": [
         slices(8, 16, 4, 2, 2), slices(8, 32, 4, 2, 2), slices(8, 32, 4, 4, 4), slices(8, 32, 4, 4, 8), slices(8, 64, 4, 4, 8), slices(8, 32, 6, 2, 2), slices(8, 16, 6, 2, 2), slices(8, 32, 6, 4, 4),
         slices(8, 16, 4, 4, 4), slices(8, 16, 3, 4, 4), slices(8, 16, 2, 4, 4), slices(8, 32, 8, 2, 2),
-        *(tiles(8, 64, splits, 256, stages, swap=True) for splits, stages in ((4, 3), (3, 3), (3, 4), (6, 2), (8, 2))), tiles(8, 64, 4, 128, 6, swap=True), tiles(16, 16, 4, 256, 3),
+        *(tiles(8, 64, splits, 256, stages, swap=True) for splits, stages in ((4, 3), (3, 3), (3, 4), (6, 2))), tiles(8, 64, 8, 128, 3, swap=True), tiles(8, 64, 4, 128, 6, swap=True), tiles(16, 16, 4, 256, 3),
     ],
     "norm": NORMS,
     "head": [
@@ -212,7 +213,7 @@ class Compiler:
     """Worker processes that fill Triton's cache; each kernel once."""
 
     def __init__(self):
-        self.futures, self.failed, self.pool = {}, 0, None
+        self.futures, self.failed, self.pool, self.trusted = {}, 0, None, False
         if not DRY:
             cores = len(os.sched_getaffinity(0))
             self.pool = ProcessPoolExecutor(max(2, min(14, cores // max(1, torch.cuda.device_count()) - 1)), get_context("spawn"))
@@ -225,8 +226,7 @@ class Compiler:
 
         def note(kernel, grid, warps, begin, *arguments):
             arguments = tuple(a.dtype if isinstance(a, torch.Tensor) else a for a in (*arguments, begin))
-            integers = tuple(a if not isinstance(a, int) or isinstance(a, bool) else a for a in arguments)
-            found.append((module.__file__, kernel.__name__, grid, integers, warps, begin))
+            found.append((module.__file__, kernel.__name__, grid, arguments, warps, begin))
 
         decoder._launch = note
         before = module.PLANS
@@ -251,13 +251,14 @@ class Compiler:
         return futures
 
     def wait(self, futures, timeout=25):
-        """Wait for kernels; return whether all of them compiled."""
+        """Wait for kernels; return whether they may be launched: one that did not compile there will not do so here."""
         end, fine = time.perf_counter() + timeout, True
         for future in futures:
             try:
                 future.result(max(0.01, end - time.perf_counter()))
+                self.trusted = True
             except Exception as error:
-                fine = False
+                fine = fine and (not self.trusted or isinstance(error, (TimeoutError, BrokenProcessPool, CancelledError)))
                 if not hasattr(future, "reported"):
                     future.reported = True
                     self.failed += 1
@@ -377,7 +378,10 @@ class Search:
         if self.dead and any((name, getattr(plan, name)) in self.dead for name in self.places):
             return None
         self.seen[plan] = None
-        self.compiler.wait(self.compiler.submit(new, self.size, [plan]))
+        if not self.compiler.wait(self.compiler.submit(new, self.size, [plan])):
+            changed = [name for name in self.places if self.plan and getattr(plan, name) != getattr(self.plan, name)]
+            self.dead |= {(name, getattr(plan, name)) for name in changed} if len(changed) == 1 else set()
+            return None
         self.runs += 1
         times, result = [], {}
         for scene in self.scenes:
@@ -497,6 +501,8 @@ class Search:
     def run(self, plan):
         if not self.begin(plan):
             return plan
+        if self.size > 1:
+            self.each([lambda _, other=other: other for size, other in BEST.items() if size > 1])
         for name, part in (("begins", self.pairs), ("cuts", self.cuts), ("begins again", self.pairs), ("near cuts", lambda: self.cuts(False)), ("random", self.random)):
             part()
             say(what="stage", size=self.size, stage=name, us=[round(each, 2) for each in self.best[1]], runs=self.runs, compiled=len(self.compiler.futures), failed=self.compiler.failed, plan=short(self.plan))
@@ -644,7 +650,7 @@ def prototype():
 
 
 def one_size(compiler, size, start, deadline):
-    search = Search(compiler, size, deadline - (0 if DRY else 12 + 0.02 * size))
+    search = Search(compiler, size, deadline - (0 if DRY else 13 + 0.04 * size))
     best = search.run(start)
     BEST[size] = best
     old = steps.OLD(size)
