@@ -332,9 +332,11 @@ def valid(size, name, cut):
     part = depth // 3 if depth % 3 == 0 else depth
     if outputs % cut.outputs or width % max(1, cut.splits) or cut.splits > 8 or name in ("qkv", "up", "head") and cut.splits != 1 or not 1 <= cut.warps <= 16:
         return False
+    if cut.rows > min(256, 2 * max(size, 16)) or name == "head" and cut.outputs < 16:
+        return False
     if cut.step == 0:
-        return not part & (part - 1) and part % cut.slices == 0 and (cut.rows == 1) == (size == 1) and part // cut.slices >= 16
-    return size > 1 and depth % cut.step == 0 and cut.step >= 32 and 2 <= cut.stages <= 8 and cut.rows * cut.outputs // (cut.warps * 32) <= 256 and not (cut.swap and cut.outputs < 64)
+        return not part & (part - 1) and part % cut.slices == 0 and cut.outputs * depth // (cut.warps * 32) <= 400 and (cut.rows == 1) == (size == 1) and part // cut.slices >= 16
+    return size > 1 and (cut.rows + cut.outputs) * cut.step * 2 * (cut.stages - 1) <= 232448 and depth % cut.step == 0 and cut.step >= 32 and 2 <= cut.stages <= 8 and cut.rows * cut.outputs // (cut.warps * 32) <= 256 and not (cut.swap and cut.outputs < 64)
 
 
 def neighbours(size, name, cut):
