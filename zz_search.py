@@ -563,7 +563,7 @@ KV_AHEAD = [
     ),
     (
         "    if not PARTIAL:\n        bias = tl.load(bias_ptr + output)\n",
-        """    if KV:  # the qkv product: this layer's keys and values beyond the first tile, to the L2 cache
+        """    if KV and PDL:  # the qkv product: this layer's keys and values beyond the first tile, to the L2 cache
         programs = tl.num_programs(0) * tl.num_programs(1)
         for each_row in range(tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), M * KV, programs):
             at = each_row // KV
