@@ -505,6 +505,9 @@ class Search:
             return plan
         if self.size > 1:
             self.each([lambda _, other=other: other for size, other in BEST.items() if size > 1])
+        alone = [(name, getattr(plan, name)._replace(begin=begin)) for name in self.places for begin in (1, 2, 3)]
+        alone += [(name, cut._replace(begin=getattr(plan, name).begin)) for name in self.places for cut in TRY[self.size].get(name, [])]
+        self.compiler.submit(new, self.size, [plan._replace(**{name: cut}) for name, cut in alone])  # while begins are tried
         for name, part in (("begins", self.pairs), ("cuts", self.cuts), ("begins again", self.pairs), ("near cuts", lambda: self.cuts(False)), ("random", self.random)):
             part()
             say(what="stage", size=self.size, stage=name, us=[round(each, 2) for each in self.best[1]], runs=self.runs, compiled=len(self.compiler.futures), failed=self.compiler.failed, plan=short(self.plan))
