@@ -138,7 +138,7 @@ def bare_steps(n: int, prompt_tokens: int, new: int) -> list[float]:
     for table in tables:
         table.append(prompt_tokens + new)
     entries = [Entry(-1, 1, prompt_tokens, table.blocks) for table in tables]
-    replay = decoder._replay(min(size for size in decoder.sizes if size >= n))
+    replay = decoder._replay(min(size for size in decoder.sizes if size >= n), False)
     chunk = [decoder.steps.zero_, *[replay] * STANDARD]
     found, host = [], []
     for _ in range(max(2, ROUNDS)):

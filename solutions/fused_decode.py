@@ -413,27 +413,20 @@ class Plan(NamedTuple):
     head: Cut
 
 
-# Found on an H200 with GPT-2 small at a context of 64 tokens; a batch takes the plan of the next larger size.
+# Found on an H200 with GPT-2 small at contexts of up to SHORT tokens; a batch takes the plan of the next larger size.
+SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 8, 1, 4, 3), Attend(128, 4, False, 2), Cut(1, 8, 0, 4, 1), Cut(1, 8, 1, 4, 1), Cut(1, 4, 0, 8, 1),
+        Cut(1, 16, 1, 8, 2), Attend(128, 4, False, 3), Cut(1, 8, 0, 4, 1), Cut(1, 8, 1, 4, 1), Cut(1, 8, 0, 8, 1),
         Norm(4, 1), Cut(1, 32, 1, 8, 1),
     ),
-    4: Plan(
-        Cut(8, 8, 1, 4, 3, 4), Attend(64, 1, True, 3), Cut(8, 16, 2, 2, 3, 2), Cut(8, 8, 1, 4, 3, 4),
-        Cut(8, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
-    ),
     8: Plan(
-        Cut(8, 16, 1, 2, 3, 2), Attend(64, 1, True, 3), Cut(8, 16, 2, 4, 1, 4), Cut(8, 16, 1, 2, 3, 2),
-        Cut(8, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
-    ),
-    16: Plan(
-        Cut(16, 64, 1, 4, 1, 1, 256, 3, True), Attend(64, 1, True, 2), Cut(16, 16, 2, 2, 1, 2),
-        Cut(16, 32, 1, 4, 2, 4), Cut(16, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
+        Cut(16, 64, 1, 4, 3, 1, 256, 3, True), Attend(64, 2, True, 3), Cut(8, 16, 2, 2, 1, 2), Cut(8, 16, 1, 2, 3, 2),
+        Cut(8, 32, 4, 2, 2, 2), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
     32: Plan(
-        Cut(32, 16, 1, 4, 2, 1, 256, 3), Attend(64, 1, True, 2), Cut(32, 32, 4, 4, 1, 1, 64, 3),
-        Cut(32, 64, 1, 4, 2, 1, 128, 4, True), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
+        Cut(32, 32, 1, 4, 2, 1, 128, 4), Attend(64, 2, True, 3), Cut(32, 32, 4, 4, 1, 1, 64, 3),
+        Cut(32, 32, 1, 4, 2, 1, 128, 4), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
         Cut(32, 128, 1, 4, 2, 1, 64, 4),
     ),
     64: Plan(
@@ -442,16 +435,28 @@ PLANS = {
         Cut(64, 128, 1, 4, 1, 1, 64, 4),
     ),
     256: Plan(
-        Cut(64, 64, 1, 4, 3, 1, 64, 6), Attend(64, 1, True, 3, 0), Cut(64, 32, 0, 4, 1, 1, 256, 3),
-        Cut(64, 64, 1, 4, 3, 1, 64, 6), Cut(64, 64, 2, 4, 3, 1, 128, 4), Norm(8, 1),
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(32, 1, True, 3, 0, 3), Cut(64, 64, 0, 4, 1, 1, 128, 4),
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4), Norm(8, 1),
         Cut(128, 256, 1, 8, 2, 1, 64, 4),
     ),
 }  # fmt: skip
+# Of more tokens: attention differs, and where the product before it lets it begin; found at 512.
+LONG_PLANS = {
+    size: PLANS[size]._replace(qkv=PLANS[size].qkv._replace(begin=begin), attend=attend)
+    for size, begin, attend in (
+        (1, 1, Attend(512, 8, False, 3, 0)),
+        (8, 1, Attend(128, 4, True, 1, 3)),
+        (32, 3, Attend(128, 4, True, 1, 3)),
+        (64, 3, Attend(64, 1, True, 1)),
+        (256, 3, Attend(64, 1, True, 3, 0, 3)),
+    )
+}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def plan_of(num_rows: int) -> Plan:
-    return PLANS[min((size for size in PLANS if size >= num_rows), default=max(PLANS))]
+def plan_of(num_rows: int, long: bool) -> Plan:
+    plans = LONG_PLANS if long else PLANS
+    return plans[min((size for size in plans if size >= num_rows), default=max(plans))]
 
 
 class Entry(NamedTuple):
@@ -531,17 +536,19 @@ class FusedDecoder:
         self._num_turns = 0
         self.graphs = graphs or Graphs(self.device)
         self.sizes = [*(size for size in SIZES if size < max_rows), max_rows]
-        self._replays: dict[int, Callable[[], None]] = {}
+        self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
 
     def warm_up(self) -> None:
-        """Compile the kernels and record the graphs of every batch size."""
+        """Compile the kernels and record the graphs of every batch size, for short contexts and for long ones."""
         for size in self.sizes:
-            self._replay(size)
+            self._replay(size, long=False)
+            if self.config.n_positions > SHORT:
+                self._replay(size, long=True)
 
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         """Start a turn and return at once."""
         size = min(size for size in self.sizes if size >= len(entries))
-        replay = self._replay(size)
+        replay = self._replay(size, long=max(entry.position for entry in entries) + num_steps > SHORT)
         given = self._given[self._num_turns % 2]
         given[:size, 2] = -1  # rows of no sequence
         given[:size, 0] = -1
@@ -566,14 +573,14 @@ class FusedDecoder:
             done.record()
         return Turn(read, num_rows, done)
 
-    def _replay(self, size: int) -> Callable[[], None]:
+    def _replay(self, size: int, long: bool) -> Callable[[], None]:
         """Return what runs one step; a graph is recorded first where there is none."""
-        if size not in self._replays:
+        if (size, long) not in self._replays:
             self.positions.fill_(-1)  # the step that is run for recording writes nowhere
             self.steps.zero_()
             # The tokens are those of a turn under way, with which the next one begins.
-            self._replays[size] = self.graphs.record(functools.partial(self._step, size), self.tokens)
-        return self._replays[size]
+            self._replays[size, long] = self.graphs.record(functools.partial(self._step, size, long), self.tokens)
+        return self._replays[size, long]
 
     def _enter(self, size: int) -> None:
         config = self.config
@@ -582,9 +589,9 @@ class FusedDecoder:
             self.entries.stride(0), config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
         )  # fmt: skip
 
-    def _step(self, size: int) -> None:
+    def _step(self, size: int, long: bool = False) -> None:
         """Launch the kernels of one step."""
-        plan = plan_of(size)
+        plan = plan_of(size, long)
         normed = (self.h, 0) if plan.qkv.rows > 1 else (self.x, 1)
         # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
         cut = plan.qkv._replace(begin=0)
