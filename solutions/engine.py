@@ -237,9 +237,9 @@ def rows_of(step: Step) -> list[Row]:
 def _kernels(device: torch.device) -> tuple[Callable[..., None], Callable[..., torch.Tensor]]:
     """Return what writes and what attends on a device: Triton on a GPU, PyTorch elsewhere."""
     if device.type == "cuda":
-        from solutions import triton_attention, triton_slot_write
+        from solutions import split_kv, triton_slot_write
 
-        return triton_slot_write.write_kv, triton_attention.paged_attention
+        return triton_slot_write.write_kv, split_kv.paged_attention
     from solutions import attention
 
     return attention.write_kv, attention.paged_attention
