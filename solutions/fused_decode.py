@@ -12,15 +12,17 @@ for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from solutions.cuda_graphs import Graphs
+from solutions.cuda_graphs import Graphs, Staged, flatten
 
 if TYPE_CHECKING:
     from solutions.kv_cache import KVCache
@@ -484,6 +486,11 @@ class Turn:
         return self._sampled[:, : self._num_rows].numpy().T.tolist()  # type: ignore[no-any-return]
 
 
+class _Recorded(NamedTuple):
+    enter: Callable[[], None]
+    step: Callable[[], None]
+
+
 class FusedDecoder:
     """Greedy decode steps for up to `max_rows` sequences of a GPT-2, over one KV cache.
 
@@ -515,7 +522,8 @@ class FusedDecoder:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         entry_size = 3 + -(-config.n_positions // cache.block_size)
-        self.entries = empty(max_rows, entry_size, dtype=int32)
+        self.given = Staged(max_rows, entry_size, dtype=int32, device=self.device)
+        self.entries = self.given.there
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
         self.sampled = empty(max_steps * max_rows, dtype=int32)
         rows = max_rows + -max_rows % 128  # whole tiles
@@ -524,56 +532,57 @@ class FusedDecoder:
         self.partials, self.squares = empty(8 * rows * width, dtype=fp32), empty(rows * width, dtype=fp32)
         tiles = len(self.head.weight) // 16
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
-        pinned = {"pin_memory": self.device.type == "cuda"}
-        # Two of each: the host prepares a turn while the one before is under way.
-        self._given = [torch.zeros(max_rows, entry_size, dtype=int32, **pinned) for _ in range(2)]
-        self._read = [torch.zeros(max_steps * max_rows, dtype=int32, **pinned) for _ in range(2)]
-        self._num_turns = 0
+        on_gpu = self.device.type == "cuda"
+        self._read = [  # two: the host reads what one turn has sampled while the next is under way
+            (torch.zeros(max_steps * max_rows, dtype=int32, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
+            for _ in range(2)
+        ]
         self.graphs = graphs or Graphs(self.device)
         self.sizes = [*(size for size in SIZES if size < max_rows), max_rows]
-        self._replays: dict[int, Callable[[], None]] = {}
+        self._recorded: dict[int, _Recorded] = {}
 
     def warm_up(self) -> None:
         """Compile the kernels and record the graphs of every batch size."""
         for size in self.sizes:
-            self._replay(size)
+            self._record(size)
 
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         """Start a turn and return at once."""
-        size = min(size for size in self.sizes if size >= len(entries))
-        replay = self._replay(size)
-        given = self._given[self._num_turns % 2]
-        given[:size, 2] = -1  # rows of no sequence
-        given[:size, 0] = -1
-        lines = given.numpy()
-        for line, entry in zip(lines, entries, strict=False):
-            line[:3] = entry[:3]
-            line[3 : 3 + len(entry.blocks)] = entry.blocks
-        self.entries[:size].copy_(given[:size], non_blocking=True)
-        self._enter(size)
+        num_rows = len(entries)
+        size = min(size for size in self.sizes if size >= num_rows)
+        enter, replay = self._record(size)
+        given = self.given.begin()
+        first = itertools.chain.from_iterable(entry[:3] for entry in entries)
+        given[:num_rows, :3] = np.fromiter(first, np.int32, 3 * num_rows).reshape(num_rows, 3)
+        given[num_rows:size, :3] = (-1, 0, -1)  # rows of no sequence
+        blocks, row, index = flatten([entry.blocks for entry in entries])
+        given[row, 3 + index] = blocks
+        self.given.send(size)
+        enter()
         for _ in range(num_steps):
             replay()
-        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), len(entries))
+        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), num_rows)
 
     def read_later(self, sampled: torch.Tensor, num_rows: int) -> Turn:
         """Start the way of `sampled`, `[steps, rows]`, to the host; it ends when the GPU has come so far."""
-        read = self._read[self._num_turns % 2][: sampled.numel()].view(sampled.shape)
-        self._num_turns += 1
+        self._read.reverse()
+        numbers, done = self._read[0]
+        read = numbers[: sampled.numel()].view(sampled.shape)
         read.copy_(sampled, non_blocking=True)
-        done = None
-        if self.device.type == "cuda":
-            done = torch.cuda.Event()
+        if done is not None:
             done.record()
         return Turn(read, num_rows, done)
 
-    def _replay(self, size: int) -> Callable[[], None]:
-        """Return what runs one step; a graph is recorded first where there is none."""
-        if size not in self._replays:
+    def _record(self, size: int) -> _Recorded:
+        """Return what begins a turn of `size` rows and what runs one of its steps, recorded when first asked for."""
+        if size not in self._recorded:
+            # The tokens are those of a turn under way, with which the next one begins.
+            enter = self.graphs.record(functools.partial(self._enter, size), kept=self.tokens)
             self.positions.fill_(-1)  # the step that is run for recording writes nowhere
             self.steps.zero_()
-            # The tokens are those of a turn under way, with which the next one begins.
-            self._replays[size] = self.graphs.record(functools.partial(self._step, size), self.tokens)
-        return self._replays[size]
+            step = self.graphs.record(functools.partial(self._step, size), kept=self.tokens)
+            self._recorded[size] = _Recorded(enter, step)
+        return self._recorded[size]
 
     def _enter(self, size: int) -> None:
         config = self.config
