@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
@@ -573,6 +574,15 @@ class FusedDecoder:
             done.record()
         return Turn(read, num_rows, done)
 
+    def choose(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the best next token of each row of a model's last hidden states, `[rows, E]`.
+
+        The vocabulary is padded, and the padding left out of the choice: a matrix of odd size is multiplied far slower.
+        """
+        normed = F.layer_norm(hidden, hidden.shape[1:], eps=self.config.layer_norm_epsilon)
+        logits = torch.addmm(self.head.bias.to(normed.dtype), normed, self.head.weight.T)
+        return logits[:, : self.config.vocab_size].argmax(-1)
+
     def _record(self, size: int) -> _Recorded:
         """Return what begins a turn of `size` rows and what runs one of its steps, recorded when first asked for."""
         if size not in self._recorded:
@@ -699,5 +709,5 @@ def _fold_layer(layer: Any) -> tuple[Linear, Linear, Linear, Linear]:
 def _fold_head(weights: Weights) -> Linear:
     """The output head, its vocabulary padded to a whole number of tiles."""
     missing = -len(weights.wte) % 256
-    wte = torch.nn.functional.pad(weights.wte, (0, 0, 0, missing))
+    wte = F.pad(weights.wte, (0, 0, 0, missing))
     return _reading(wte.T, wte.new_zeros(len(wte)), weights.ln_f_weight, weights.ln_f_bias)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,11 @@ import torch
 from solutions.batch import Batch, Row
 from solutions.cuda_graphs import Graphs, Staged, flatten
 
+if TYPE_CHECKING:
+    from solutions.fused_decode import FusedDecoder
+
 TOKENS = (256, *sorted(each << power for each in (4, 5, 6) for power in range(7, 15)))  # 512, 640, 768, 1024, 1280, …
-SEQUENCES = (8, 64, 256)
+SEQUENCES = (32, 256)
 LENGTHS = (128,)  # up to here a sequence's queries are one tile of the kernel
 
 
@@ -32,26 +35,26 @@ class Size(NamedTuple):
 
 
 class PromptGraphs:
-    """Steps of `model` over `caches`, which leave what they sample in `tokens`, int32, a number a sequence."""
+    """Steps of `model` over `caches`. Their tokens are chosen by `decoder`, and are in its `tokens` afterwards."""
 
     def __init__(
         self,
         model: Any,
         caches: list[Any],
-        tokens: torch.Tensor,
+        decoder: FusedDecoder,
         block_size: int,
         max_step_tokens: int,
         graphs: Graphs,
     ) -> None:
-        self.model, self.caches, self.tokens = model, caches, tokens
+        self.model, self.caches, self.decoder, self.tokens = model, caches, decoder, decoder.tokens
         self.block_size, self.graphs = block_size, graphs
         self.table_width: int = -(-model.config.n_positions // block_size)
-        most = Size(max_step_tokens, len(tokens), model.config.n_positions)
+        most = Size(max_step_tokens, len(self.tokens), model.config.n_positions)
         self.sizes = [
             [*(size for size in sizes if size < limit), limit]
             for sizes, limit in zip((TOKENS, SEQUENCES, LENGTHS), most, strict=True)
         ]
-        self.given = Staged(self._room(most), dtype=torch.int64, device=tokens.device)
+        self.given = Staged(self._room(most), dtype=torch.int64, device=self.tokens.device)
         self._replays: dict[Size, Callable[[], None]] = {}
 
     def warm_up(self) -> None:
@@ -121,5 +124,5 @@ class PromptGraphs:
         with torch.inference_mode():
             given = batch.tokens
             fed = torch.where(given < 0, self.tokens[(~given).clamp(min=0)], given)
-            sampled = self.model.next_tokens(dataclasses.replace(batch, tokens=fed), self.caches)
-            self.tokens[: len(sampled)].copy_(sampled)
+            hidden = self.model.forward(dataclasses.replace(batch, tokens=fed), self.caches)
+            self.tokens[: len(batch.sample_rows)].copy_(self.decoder.choose(hidden[batch.sample_rows]))

@@ -138,7 +138,8 @@ class Recorder(Graphs):
 def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
     """Return graphs of steps of up to 600 tokens of 100 sequences, and a list that takes what each would compute."""
     model = SimpleNamespace(config=GPT2Config(n_positions=256))
-    prompts = PromptGraphs(model, [], torch.zeros(100, dtype=torch.int32), BLOCK_SIZE, 600, graphs)
+    decoder: Any = SimpleNamespace(tokens=torch.zeros(100, dtype=torch.int32))
+    prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
     batches: list[Batch] = []
     prompts._pass = batches.append  # type: ignore[assignment, method-assign]
     return prompts, batches
@@ -167,7 +168,7 @@ def test_every_size_of_step_that_may_come_is_recorded_before() -> None:
     recorded = graphs.count
     for _ in range(300):
         prompts.launch(random_rows(rng))
-    assert graphs.count == recorded == 3 * 3 * 2
+    assert graphs.count == recorded == 3 * 2 * 2
 
 
 def test_a_graph_reads_what_a_batch_holds_and_padding() -> None:
@@ -190,4 +191,4 @@ def test_a_graph_reads_what_a_batch_holds_and_padding() -> None:
             assert here.dtype == numbers.dtype
             assert torch.equal(here, numbers), name
             assert (beyond == padding).all(), name
-    assert len(sizes) > 8
+    assert len(sizes) > 6
