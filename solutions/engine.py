@@ -76,7 +76,7 @@ class Engine:
         num_blocks: int | None = None,
         kv_dtype: torch.dtype | None = None,
         memory_share: float = 0.9,
-        max_step_tokens: int = 2048,
+        max_step_tokens: int = 4096,
         max_running: int = 256,
         parts: Parts | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 from solutions.engine import Engine
 from solutions.fast_engine import FastEngine
-from solutions.fused_decode import FusedDecoder, unsupported
+from solutions.fused_decode import FusedDecoder, _Recorded, unsupported
 from solutions.kv_cache import KVCache
 from solutions.scheduler import Scheduler, Sequence
 from solutions.weights import GPT2Config, random_weights
@@ -60,10 +60,12 @@ def test_plans_for_long_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_longest_context_that_a_turn_reaches_chooses_its_plan(position: int, steps: int, long: bool) -> None:
     scene = Scene(replace(SMALL, n_layer=1), [5, position, 9], steps, DEVICE)
     decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=4, max_steps=steps)
-    chosen = []
-    decoder._replay = lambda size, long: lambda: chosen.append((size, long))  # type: ignore[method-assign]
+    chosen: list[bool] = []
+    decoder._record = lambda size: _Recorded(  # type: ignore[method-assign]
+        lambda: None, lambda: chosen.append(False), lambda: chosen.append(True)
+    )
     decoder.launch(scene.entries(), steps)
-    assert chosen == [(4, long)] * steps
+    assert chosen == [long] * steps
 
 
 @pytest.mark.gpu
