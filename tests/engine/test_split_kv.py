@@ -1,9 +1,6 @@
 """Split decode attention: every check of paged attention, and contexts cut into more and fewer parts than they have."""
 
-import math
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -11,6 +8,8 @@ import torch
 from solutions import split_kv, triton_attention
 from tests.engine.attention_checks import ATTENTION_CHECKS, DEVICE, TOLERANCE, Check, assert_right
 from tests.engine.cases import Case, make_case, relative_error
+
+pytestmark = pytest.mark.usefixtures("guarded_memory")
 
 DTYPES = {
     "fp32": (torch.float32, torch.float32),
@@ -26,27 +25,6 @@ SHAPES = {
     "3x64": {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "block_size": 32},
 }
 LENGTHS = [1, 15, 16, 17, 0, 63, 64, 65, 200, 0]
-SPARE = 512
-
-
-@pytest.fixture(autouse=True)
-def _guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is allocated holds NaN and lies between spare numbers, which must stay."""
-    rooms = []
-    original = torch.Tensor.new_empty
-
-    def new_empty(self: torch.Tensor, *size: Any, dtype: torch.dtype | None = None, **others: Any) -> torch.Tensor:
-        if others:  # PyTorch's and Triton's own
-            return original(self, *size, dtype=dtype, **others)
-        (size,) = size
-        room = torch.full((math.prod(size) + 2 * SPARE,), -7.0, dtype=dtype or self.dtype, device=self.device)
-        rooms.append(room)
-        return room[SPARE:-SPARE].fill_(float("nan")).view(size)
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
-    yield
-    for room in rooms:
-        assert (room[:SPARE] == -7).all() and (room[-SPARE:] == -7).all(), "memory of nobody was written"
 
 
 def decode_case(dtypes: tuple[torch.dtype, torch.dtype], block_major: bool = True, **sizes: int) -> Case:
