@@ -59,10 +59,8 @@ class PromptGraphs:
 
     def warm_up(self) -> None:
         """Record every size that a step may take, the largest first: the others fit into its memory."""
-        for size in itertools.starmap(Size, reversed([*itertools.product(*self.sizes)])):
-            fewer = max((count for count in self.sizes[1] if count < size.sequences), default=0)
-            if fewer < size.tokens:  # each sequence has a token
-                self._replay(size)
+        for size in itertools.product(*map(reversed, self.sizes)):
+            self._replay(Size(*size))
 
     def launch(self, rows: Sequence[Row]) -> None:
         """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
