@@ -78,9 +78,10 @@ class PromptGraphs:
         step = self._view(given, size, np.int32)
         tokens, row, index = flatten([each.tokens for each in rows])
         blocks, owner, place = flatten([each.blocks for each in rows])
-        ends = np.array([len(each.tokens) for each in rows]).cumsum()
+        lengths = np.array([len(each.tokens) for each in rows])
+        ends = lengths.cumsum()
         context_lens = np.array([each.context_len for each in rows])
-        positions = (context_lens - np.diff(ends, prepend=0))[row] + index
+        positions = (context_lens - lengths)[row] + index
         step.block_tables[owner, place] = blocks
         block = step.block_tables[row, positions // self.block_size].astype(np.int64)
         num_tokens, num_seqs = len(tokens), len(rows)
