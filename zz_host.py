@@ -53,7 +53,7 @@ else:
     CONFIG = GPT2Config(vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12)
     DEVICE, SIZES, NEW, ROUNDS = "cuda", (1, 4, 8, 16, 32, 64, 128, 256), 64, 9
     DETAIL = (1, 8, 32, 256)
-STANDARD = 16 if not DRY else 2
+STANDARD = 8 if not DRY else 2
 file = Path(os.environ.get("OUT", "/tmp"), "host.jsonl").open("a", encoding="utf-8")  # noqa: SIM115
 
 
@@ -111,7 +111,8 @@ def run(engine: Engine, prompts: list[list[int]], new: int) -> tuple[float, list
 
 
 weights = random_weights(CONFIG, 0, torch.float16, DEVICE)
-engine = FastEngine(CONFIG, weights, num_blocks=max(SIZES) * 10, max_running=max(SIZES))
+engine = FastEngine(CONFIG, weights, num_blocks=max(SIZES) * 10, max_running=max(SIZES), steps_per_turn=2 * STANDARD)
+engine.steps_per_turn = STANDARD
 started = time.perf_counter()
 engine.decoder.warm_up()
 synchronize()
@@ -177,6 +178,21 @@ for n in SIZES:
     steps = [1e6 * decoding / (NEW - 1) for *_, decoding, _ in runs]
     say("gap", requests=n, engine_step_us=spread(steps), replay_us=bare[:3], host_replay_us=bare[3:],
         gap_us=round(spread(steps)[0] - bare[0], 1))  # fmt: skip
+
+
+for n in DETAIL:  # the steps of a turn
+    prompts = make_workload(n, NEW, CONFIG.vocab_size).prompts
+    rates = defaultdict(list)
+    for number in range(ROUNDS + 1):
+        for steps in (STANDARD // 2, STANDARD, 2 * STANDARD):  # interleaved
+            engine.steps_per_turn = steps
+            seconds, first, *_ = run(engine, prompts, NEW)
+            if number:
+                rates[steps].append((n * NEW / seconds, 1e3 * statistics.median(first)))
+    engine.steps_per_turn = STANDARD
+    for steps, found in rates.items():
+        say("steps a turn", requests=n, steps=steps, tokens_per_second=spread([rate for rate, _ in found], 0),
+            ttft_ms=spread([first for _, first in found], 3))  # fmt: skip
 
 
 @contextlib.contextmanager

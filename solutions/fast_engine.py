@@ -37,7 +37,7 @@ class FastEngine(Engine):
         config: GPT2Config,
         weights: Weights,
         *args: Any,
-        steps_per_turn: int = 16,
+        steps_per_turn: int = 8,
         use_graphs: bool = True,
         read_late: bool = True,
         **options: Any,

@@ -59,10 +59,8 @@ class PromptGraphs:
 
     def warm_up(self) -> None:
         """Record every size that a step may take, the largest first: the others fit into its memory."""
-        for size in itertools.starmap(Size, reversed([*itertools.product(*self.sizes)])):
-            fewer = max((count for count in self.sizes[1] if count < size.sequences), default=0)
-            if fewer < size.tokens:  # each sequence has a token
-                self._replay(size)
+        for size in itertools.product(*map(reversed, self.sizes)):
+            self._replay(Size(*size))
 
     def launch(self, rows: Sequence[Row]) -> None:
         """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
@@ -80,9 +78,10 @@ class PromptGraphs:
         step = self._view(given, size, np.int32)
         tokens, row, index = flatten([each.tokens for each in rows])
         blocks, owner, place = flatten([each.blocks for each in rows])
-        ends = np.array([len(each.tokens) for each in rows]).cumsum()
+        lengths = np.array([len(each.tokens) for each in rows])
+        ends = lengths.cumsum()
         context_lens = np.array([each.context_len for each in rows])
-        positions = (context_lens - np.diff(ends, prepend=0))[row] + index
+        positions = (context_lens - lengths)[row] + index
         step.block_tables[owner, place] = blocks
         block = step.block_tables[row, positions // self.block_size].astype(np.int64)
         num_tokens, num_seqs = len(tokens), len(rows)
