@@ -43,6 +43,7 @@ SHAPES = {
     "9-3x80": (9, 3, 80, 8),
     "6-1x96": (6, 1, 96, 256),
 }
+NARROW = {"8x32": (8, 8, 32, 16), "6-2x48": (6, 2, 48, 8)}  # of INT8, several heads are read at once
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 193, 255, 256, 257, 0, 500, 1023, 1500]
 BATCHES = {
     "decode": (LENGTHS, [min(each, 1) for each in LENGTHS]),
@@ -81,11 +82,12 @@ def test_batches(shape: str, dtype: str, batch: str) -> None:
     assert_right(triton_attention, case)
 
 
+@pytest.mark.usefixtures("guarded_memory")
 @pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize(("shape", "dtype"), CHOSEN)
+@pytest.mark.parametrize(("shape", "dtype"), [*CHOSEN, *((each, "fp16-int8") for each in NARROW)])
 def test_split_decode(shape: str, dtype: str, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_kv, "num_splits", lambda *_: splits)
-    num_heads, num_kv_heads, head_dim, block_size = SHAPES[shape]
+    num_heads, num_kv_heads, head_dim, block_size = (SHAPES | NARROW)[shape]
     sizes = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim, "block_size": block_size}
     query_dtype, cache_dtype = DTYPES[dtype]
     case = make_case(*BATCHES["decode"], dtype=query_dtype, cache_dtype=cache_dtype, device=DEVICE, **sizes)
