@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,24 +22,6 @@ class Row(NamedTuple):
     context_len: int
     blocks: Sequence[int]
     samples: bool
-
-
-class Room(NamedTuple):
-    """Tensors for steps up to a size, at the same place for each of them: what a CUDA graph reads."""
-
-    num_tokens: int
-    num_seqs: int
-    context_len: int  # the longest
-    wide: torch.Tensor  # int64, one after the other: tokens, positions, slots, sample_rows
-    narrow: torch.Tensor  # int32: query_start_loc, context_lens, block_tables, touched
-
-    @classmethod
-    def of(cls, num_tokens: int, num_seqs: int, context_len: int, block_size: int, device: torch.device) -> Room:
-        """Return room for steps of so many tokens and sequences."""
-        width = -(-context_len // block_size)
-        wide = torch.zeros(3 * num_tokens + num_seqs, dtype=torch.int64, device=device)
-        narrow = torch.zeros(1 + num_seqs * (2 + width) + 4 * num_tokens, dtype=torch.int32, device=device)
-        return cls(num_tokens, num_seqs, context_len, wide, narrow)
 
 
 @dataclass(frozen=True)
@@ -62,13 +44,8 @@ def build_batch(
     block_size: int,
     slot_mapping: Callable[[Sequence[int], int, int, int], list[int]],
     device: torch.device,
-    room: Room | None = None,
 ) -> Batch:
-    """Lay a step's sequences out one after the other. All numbers of a type travel to the device in a single copy.
-
-    With `room` the tensors are its own, and of its sizes: rows beyond the step's tokens have a negative slot, and
-    sequences beyond its own have no rows.
-    """
+    """Lay a step's sequences out one after the other. All numbers of a type travel to the device in a single copy."""
     tokens: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
@@ -86,18 +63,9 @@ def build_batch(
         if row.samples:
             sample_rows.append(starts[-1] - 1)
     width = max((len(row.blocks) for row in rows), default=0)
-    context_lens = [row.context_len for row in rows]
-    max_query_len = max((len(row.tokens) for row in rows), default=0)
-    if room:
-        width, max_query_len = -(-room.context_len // block_size), min(room.num_tokens, room.context_len)
-        for numbers, fill in ((tokens, 0), (positions, 0), (slots, -1)):
-            numbers += [fill] * (room.num_tokens - len(numbers))
-        for numbers, fill in ((starts, starts[-1]), (context_lens, 0), (sample_rows, 0)):
-            numbers += [fill] * (room.num_seqs + (numbers is starts) - len(numbers))
-    tables = [block for row in rows for block in (*row.blocks[:width], *[0] * (width - len(row.blocks)))]
-    tables += [0] * (width * len(context_lens) - len(tables))
-    wide = _to_device([tokens, positions, slots, sample_rows], torch.int64, device, room and room.wide)
-    narrow = _to_device([starts, context_lens, tables, touched], torch.int32, device, room and room.narrow)
+    tables = [block for row in rows for block in (*row.blocks, *[0] * (width - len(row.blocks)))]
+    wide = _to_device([tokens, positions, slots, sample_rows], np.int64, device)
+    narrow = _to_device([starts, [row.context_len for row in rows], tables, touched], np.int32, device)
     return Batch(
         tokens=wide[0],
         positions=wide[1],
@@ -105,9 +73,9 @@ def build_batch(
         sample_rows=wide[3],
         query_start_loc=narrow[0],
         context_lens=narrow[1],
-        block_tables=narrow[2].view(len(context_lens), width),
+        block_tables=narrow[2].view(len(rows), width),
         touched=narrow[3].view(-1, 4),
-        max_query_len=max_query_len,
+        max_query_len=max((len(row.tokens) for row in rows), default=0),
     )
 
 
@@ -123,13 +91,7 @@ def _touched_blocks(blocks: Sequence[int], block_size: int, first: int, end: int
     return touched
 
 
-def _to_device(
-    parts: list[list[int]], dtype: torch.dtype, device: torch.device, into: torch.Tensor | None
-) -> list[torch.Tensor]:
-    numbers = list(itertools.chain(*parts))
+def _to_device(parts: list[list[int]], dtype: type[np.integer[Any]], device: torch.device) -> list[torch.Tensor]:
     # By way of NumPy, which takes a third of the time of `torch.tensor` for a list.
-    here = torch.from_numpy(np.array(numbers, "int64" if dtype == torch.int64 else "int32"))
-    if device.type == "cuda":
-        here = here.pin_memory()
-    there = here.to(device, non_blocking=True) if into is None else into[: len(here)].copy_(here, non_blocking=True)
-    return list(there.split([len(part) for part in parts]))
+    numbers = torch.from_numpy(np.array([*itertools.chain(*parts)], dtype)).to(device)
+    return list(numbers.split([len(part) for part in parts]))

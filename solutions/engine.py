@@ -76,7 +76,7 @@ class Engine:
         num_blocks: int | None = None,
         kv_dtype: torch.dtype | None = None,
         memory_share: float = 0.9,
-        max_step_tokens: int = 2048,
+        max_step_tokens: int = 4096,
         max_running: int = 256,
         parts: Parts | None = None,
     ) -> None:
@@ -216,10 +216,10 @@ class Engine:
             if self.tokenizer is None:
                 raise ValueError("a text prompt needs a tokenizer: pass one to the engine, or pass token numbers")
             prompt = self.tokenizer.encode(prompt)
-        tokens = [int(token) for token in prompt]
+        tokens = [*map(int, prompt)]
         if not tokens:
             raise ValueError("the prompt is empty: there is nothing to continue")
-        for token in tokens:
+        for token in (min(tokens), max(tokens)):
             if not 0 <= token < self.config.vocab_size:
                 raise ValueError(f"token {token} is not in the vocabulary of {self.config.vocab_size}")
         return tokens

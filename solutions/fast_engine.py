@@ -37,7 +37,7 @@ class FastEngine(Engine):
         config: GPT2Config,
         weights: Weights,
         *args: Any,
-        steps_per_turn: int = 16,
+        steps_per_turn: int = 8,
         use_graphs: bool = True,
         read_late: bool = True,
         **options: Any,
@@ -48,9 +48,8 @@ class FastEngine(Engine):
         self.steps_per_turn, self.read_late = steps_per_turn, read_late
         self.decoder = FusedDecoder(config, weights, self.cache, scheduler.max_running, steps_per_turn, graphs)
         self.prompts = PromptGraphs(
-            self.model, self.caches, self.decoder.tokens, self.block_size, self.parts.slot_mapping,
-            scheduler.max_step_tokens, graphs,
-        )  # fmt: skip
+            self.model, self.caches, self.decoder, self.block_size, scheduler.max_step_tokens, graphs
+        )
         self._pending: _Pending | None = None
 
     def warm_up(self) -> None:

@@ -12,15 +12,18 @@ for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from solutions.cuda_graphs import Graphs
+from solutions.cuda_graphs import Graphs, Staged, flatten
 
 if TYPE_CHECKING:
     from solutions.kv_cache import KVCache
@@ -413,27 +416,20 @@ class Plan(NamedTuple):
     head: Cut
 
 
-# Found on an H200 with GPT-2 small at a context of 64 tokens; a batch takes the plan of the next larger size.
+# Found on an H200 with GPT-2 small at contexts of up to SHORT tokens; a batch takes the plan of the next larger size.
+SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 8, 1, 4, 3), Attend(128, 4, False, 2), Cut(1, 8, 0, 4, 1), Cut(1, 8, 1, 4, 1), Cut(1, 4, 0, 8, 1),
+        Cut(1, 16, 1, 8, 2), Attend(128, 4, False, 3), Cut(1, 8, 0, 4, 1), Cut(1, 8, 1, 4, 1), Cut(1, 8, 0, 8, 1),
         Norm(4, 1), Cut(1, 32, 1, 8, 1),
     ),
-    4: Plan(
-        Cut(8, 8, 1, 4, 3, 4), Attend(64, 1, True, 3), Cut(8, 16, 2, 2, 3, 2), Cut(8, 8, 1, 4, 3, 4),
-        Cut(8, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
-    ),
     8: Plan(
-        Cut(8, 16, 1, 2, 3, 2), Attend(64, 1, True, 3), Cut(8, 16, 2, 4, 1, 4), Cut(8, 16, 1, 2, 3, 2),
-        Cut(8, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
-    ),
-    16: Plan(
-        Cut(16, 64, 1, 4, 1, 1, 256, 3, True), Attend(64, 1, True, 2), Cut(16, 16, 2, 2, 1, 2),
-        Cut(16, 32, 1, 4, 2, 4), Cut(16, 32, 4, 4, 2, 4), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 64, 4),
+        Cut(16, 64, 1, 4, 3, 1, 256, 3, True), Attend(64, 2, True, 3), Cut(8, 16, 2, 2, 1, 2), Cut(8, 16, 1, 2, 3, 2),
+        Cut(8, 32, 4, 2, 2, 2), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
     32: Plan(
-        Cut(32, 16, 1, 4, 2, 1, 256, 3), Attend(64, 1, True, 2), Cut(32, 32, 4, 4, 1, 1, 64, 3),
-        Cut(32, 64, 1, 4, 2, 1, 128, 4, True), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
+        Cut(32, 32, 1, 4, 2, 1, 128, 4), Attend(64, 2, True, 3), Cut(32, 32, 4, 4, 1, 1, 64, 3),
+        Cut(32, 32, 1, 4, 2, 1, 128, 4), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
         Cut(32, 128, 1, 4, 2, 1, 64, 4),
     ),
     64: Plan(
@@ -442,16 +438,28 @@ PLANS = {
         Cut(64, 128, 1, 4, 1, 1, 64, 4),
     ),
     256: Plan(
-        Cut(64, 64, 1, 4, 3, 1, 64, 6), Attend(64, 1, True, 3, 0), Cut(64, 32, 0, 4, 1, 1, 256, 3),
-        Cut(64, 64, 1, 4, 3, 1, 64, 6), Cut(64, 64, 2, 4, 3, 1, 128, 4), Norm(8, 1),
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(32, 1, True, 3, 0, 3), Cut(64, 64, 0, 4, 1, 1, 128, 4),
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4), Norm(8, 1),
         Cut(128, 256, 1, 8, 2, 1, 64, 4),
     ),
 }  # fmt: skip
+# Of more tokens: attention differs, and where the product before it lets it begin; found at 512.
+LONG_PLANS = {
+    size: PLANS[size]._replace(qkv=PLANS[size].qkv._replace(begin=begin), attend=attend)
+    for size, begin, attend in (
+        (1, 1, Attend(512, 8, False, 3, 0)),
+        (8, 1, Attend(128, 4, True, 1, 3)),
+        (32, 3, Attend(128, 4, True, 1, 3)),
+        (64, 3, Attend(64, 1, True, 1)),
+        (256, 3, Attend(64, 1, True, 3, 0, 3)),
+    )
+}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def plan_of(num_rows: int) -> Plan:
-    return PLANS[min((size for size in PLANS if size >= num_rows), default=max(PLANS))]
+def plan_of(num_rows: int, long: bool) -> Plan:
+    plans = LONG_PLANS if long else PLANS
+    return plans[min((size for size in plans if size >= num_rows), default=max(plans))]
 
 
 class Entry(NamedTuple):
@@ -482,6 +490,14 @@ class Turn:
         """Wait for the sampled tokens and return each row's, one a step."""
         self.wait()
         return self._sampled[:, : self._num_rows].numpy().T.tolist()  # type: ignore[no-any-return]
+
+
+class _Recorded(NamedTuple):
+    """What begins a turn of so many rows, and what runs a step of it, with short contexts or with long ones."""
+
+    enter: Callable[[], None]
+    short: Callable[[], None]
+    long: Callable[[], None]
 
 
 class FusedDecoder:
@@ -515,7 +531,8 @@ class FusedDecoder:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         entry_size = 3 + -(-config.n_positions // cache.block_size)
-        self.entries = empty(max_rows, entry_size, dtype=int32)
+        self.given = Staged(max_rows, entry_size, dtype=int32, device=self.device)
+        self.entries = self.given.there
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
         self.sampled = empty(max_steps * max_rows, dtype=int32)
         rows = max_rows + -max_rows % 128  # whole tiles
@@ -524,56 +541,67 @@ class FusedDecoder:
         self.partials, self.squares = empty(8 * rows * width, dtype=fp32), empty(rows * width, dtype=fp32)
         tiles = len(self.head.weight) // 16
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
-        pinned = {"pin_memory": self.device.type == "cuda"}
-        # Two of each: the host prepares a turn while the one before is under way.
-        self._given = [torch.zeros(max_rows, entry_size, dtype=int32, **pinned) for _ in range(2)]
-        self._read = [torch.zeros(max_steps * max_rows, dtype=int32, **pinned) for _ in range(2)]
-        self._num_turns = 0
+        on_gpu = self.device.type == "cuda"
+        self._read = [  # two: the host reads what one turn has sampled while the next is under way
+            (torch.zeros(max_steps * max_rows, dtype=int32, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
+            for _ in range(2)
+        ]
         self.graphs = graphs or Graphs(self.device)
         self.sizes = [*(size for size in SIZES if size < max_rows), max_rows]
-        self._replays: dict[int, Callable[[], None]] = {}
+        self._recorded: dict[int, _Recorded] = {}
 
     def warm_up(self) -> None:
-        """Compile the kernels and record the graphs of every batch size."""
+        """Compile the kernels and record the graphs of every batch size, for short contexts and for long ones."""
         for size in self.sizes:
-            self._replay(size)
+            self._record(size)
 
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         """Start a turn and return at once."""
-        size = min(size for size in self.sizes if size >= len(entries))
-        replay = self._replay(size)
-        given = self._given[self._num_turns % 2]
-        given[:size, 2] = -1  # rows of no sequence
-        given[:size, 0] = -1
-        lines = given.numpy()
-        for line, entry in zip(lines, entries, strict=False):
-            line[:3] = entry[:3]
-            line[3 : 3 + len(entry.blocks)] = entry.blocks
-        self.entries[:size].copy_(given[:size], non_blocking=True)
-        self._enter(size)
+        num_rows = len(entries)
+        size = min(size for size in self.sizes if size >= num_rows)
+        enter, short, long = self._record(size)
+        given = self.given.begin()
+        first = itertools.chain.from_iterable(entry[:3] for entry in entries)
+        given[:num_rows, :3] = np.fromiter(first, np.int32, 3 * num_rows).reshape(num_rows, 3)
+        given[num_rows:size, :3] = (-1, 0, -1)  # rows of no sequence
+        blocks, row, index = flatten([entry.blocks for entry in entries])
+        given[row, 3 + index] = blocks
+        self.given.send(size)
+        enter()
+        replay = long if max(entry.position for entry in entries) + num_steps > SHORT else short
         for _ in range(num_steps):
             replay()
-        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), len(entries))
+        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), num_rows)
 
     def read_later(self, sampled: torch.Tensor, num_rows: int) -> Turn:
         """Start the way of `sampled`, `[steps, rows]`, to the host; it ends when the GPU has come so far."""
-        read = self._read[self._num_turns % 2][: sampled.numel()].view(sampled.shape)
-        self._num_turns += 1
+        self._read.reverse()
+        numbers, done = self._read[0]
+        read = numbers[: sampled.numel()].view(sampled.shape)
         read.copy_(sampled, non_blocking=True)
-        done = None
-        if self.device.type == "cuda":
-            done = torch.cuda.Event()
+        if done is not None:
             done.record()
         return Turn(read, num_rows, done)
 
-    def _replay(self, size: int) -> Callable[[], None]:
-        """Return what runs one step; a graph is recorded first where there is none."""
-        if size not in self._replays:
-            self.positions.fill_(-1)  # the step that is run for recording writes nowhere
-            self.steps.zero_()
+    def choose(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the best next token of each row of a model's last hidden states, `[rows, E]`.
+
+        The vocabulary is padded, and the padding left out of the choice: a matrix of odd size is multiplied far slower.
+        """
+        normed = F.layer_norm(hidden, hidden.shape[1:], eps=self.config.layer_norm_epsilon)
+        logits = torch.addmm(self.head.bias.to(normed.dtype), normed, self.head.weight.T)
+        return logits[:, : self.config.vocab_size].argmax(-1)
+
+    def _record(self, size: int) -> _Recorded:
+        """Return what begins a turn of `size` rows and what runs one of its steps, recorded when first asked for."""
+        if size not in self._recorded:
             # The tokens are those of a turn under way, with which the next one begins.
-            self._replays[size] = self.graphs.record(functools.partial(self._step, size), self.tokens)
-        return self._replays[size]
+            enter = self.graphs.record(functools.partial(self._enter, size), kept=self.tokens)
+            self.positions.fill_(-1)  # the steps that are run for recording write nowhere
+            self.steps.zero_()
+            steps = (functools.partial(self._step, size, long) for long in (False, True))
+            self._recorded[size] = _Recorded(enter, *(self.graphs.record(step, kept=self.tokens) for step in steps))
+        return self._recorded[size]
 
     def _enter(self, size: int) -> None:
         config = self.config
@@ -582,9 +610,9 @@ class FusedDecoder:
             self.entries.stride(0), config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
         )  # fmt: skip
 
-    def _step(self, size: int) -> None:
+    def _step(self, size: int, long: bool = False) -> None:
         """Launch the kernels of one step."""
-        plan = plan_of(size)
+        plan = plan_of(size, long)
         normed = (self.h, 0) if plan.qkv.rows > 1 else (self.x, 1)
         # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
         cut = plan.qkv._replace(begin=0)
@@ -690,5 +718,5 @@ def _fold_layer(layer: Any) -> tuple[Linear, Linear, Linear, Linear]:
 def _fold_head(weights: Weights) -> Linear:
     """The output head, its vocabulary padded to a whole number of tiles."""
     missing = -len(weights.wte) % 256
-    wte = torch.nn.functional.pad(weights.wte, (0, 0, 0, missing))
+    wte = F.pad(weights.wte, (0, 0, 0, missing))
     return _reading(wte.T, wte.new_zeros(len(wte)), weights.ln_f_weight, weights.ln_f_bias)

@@ -7,7 +7,8 @@ tokens are held against Hugging Face in float32 instead. `judge.py bench --syste
 
 `workload` makes the prompts, `rounds` measures and refuses to compare what differs, `results` makes the record that is
 written to a file. Of the table, `systems` lists what there is, `process` talks to one system, `workers/` are the
-systems themselves, `agreement` judges their tokens, `host` finds the host's share, `table` runs it all, `report` and
-`chart` show the record. `memory` is a command of its own, because it wants the machine for itself.
+systems themselves, `agreement` judges their tokens, `host` finds the host's share, `floor` says what memory allows,
+`table` runs it all, `report` and `chart` show the record. `memory` is a command of its own, because it wants the
+machine for itself.
 Nothing in this process needs PyTorch, or touches a GPU.
 """

@@ -1,53 +1,64 @@
-"""The chart of a results file: tokens a second over requests at once, both on logarithmic axes, as one SVG element.
+"""The chart of a results file: tokens a second over requests at once, both on logarithmic axes, as a figure.
 
 It needs no script and takes its colours from the page, light or dark. Nothing is told by colour alone: our engines'
-lines are solid, the peers' dashed, each has its own mark, and its name stands at its end.
+lines are solid, those of each family of peers dashed in its own way, and within a family each system has its own mark.
+The names stand beside the lines' ends, each with its mark. Where a screen is too narrow for them, the page's styles cut
+them off and show the key instead.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from html import escape
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 760, 460
-LEFT, RIGHT, TOP, BOTTOM = 84, 240, 24, 48  # the margins: the names stand in the right one
+WIDTH, HEIGHT = 850, 500
+LEFT, RIGHT, TOP, BOTTOM = 84, 326, 30, 52  # the margins: the names stand in the right one
 LINE = 15  # between two names
-STYLE = (
-    "svg.speed{color:inherit;font:12px var(--md-text-font-family,system-ui,sans-serif);max-width:100%;height:auto}"
-    ".speed text{fill:currentColor}.speed .grid{stroke:currentColor;opacity:.15}"
-    ".speed .name{paint-order:stroke;stroke:var(--md-default-bg-color,Canvas);stroke-width:3px}"
-    ".speed polyline{fill:none;stroke:currentColor;stroke-width:1.5}"
-    ".speed .peers polyline{stroke-dasharray:5 3;opacity:.75}.speed path{fill:currentColor}"
-    ".speed .ours{color:var(--md-typeset-a-color,LinkText)}.speed .ours polyline{stroke-width:2.5}"
-)
+FAMILIES = ("ours", "vllm", "hf", "ctranslate2")  # by which a line is dashed and coloured; the systems' names begin so
 MARKS = (  # around 0, 0
-    "M-4-4h8v8h-8z", "M0-5 5 4H-5z", "M0-5 5 0 0 5-5 0z", "M0 5 5-4H-5z", "M-5-1.5h10v3h-10z", "M-1.5-5h3v10h-3z",
-    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-5-5 5 5 5 2-2-5z", "M-5 5 5-5 2-5-5 2z",
+    "M-4-4h8v8h-8z", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0", "M0-5 5 4H-5z", "M0-6 5 0 0 6-5 0z", "M0 5 5-4H-5z",
+    "M-1.5-6h3v12h-3z", "M-6-1.5h12v3h-12z",
 )  # fmt: skip
 
 
+class Point(NamedTuple):
+    """Tokens a second of so many requests at once: the median, the least and the most."""
+
+    requests: int
+    median: float
+    least: float
+    most: float
+
+
 class Series(NamedTuple):
-    """One system's line: its name, its group, and (requests, tokens a second) where its tokens were good enough."""
+    """One system's line: its title, its family, its mark, and what was measured where its tokens were good enough."""
 
     title: str
-    group: str
-    points: list[tuple[int, float]]
+    family: str
+    mark: str
+    points: list[Point]
 
 
 def series_of(results: dict[str, Any]) -> list[Series]:
-    """Return the lines to draw. Ablations have none, nor has a rate whose tokens did not hold against Hugging Face."""
-    found = []
+    """Return the lines to draw, those that end highest first.
+
+    Ablations have none, nor has a rate whose tokens did not hold against Hugging Face.
+    """
+    found: list[Series] = []
+    marks = {family: itertools.cycle(MARKS) for family in FAMILIES}
     for name, system in results["systems"].items():
         cells = [(run["workload"]["requests"], run["systems"].get(name)) for run in results["runs"]]
         points = [
-            (requests, cell["tokens_per_second"]["median"])
+            Point(requests, **cell["tokens_per_second"])
             for requests, cell in cells
             if cell and cell["agreement"] and cell["agreement"]["holds"]
         ]
         if points and system["group"] in ("ours", "peers"):
-            found.append(Series(system["title"], system["group"], points))
-    return found
+            family = next((each for each in FAMILIES if name.startswith(each)), FAMILIES[0])
+            found.append(Series(system["title"], family, next(marks[family]), points))
+    return sorted(found, key=lambda each: -each.points[-1].median)
 
 
 def draw(results: dict[str, Any], name: str) -> str:
@@ -55,31 +66,54 @@ def draw(results: dict[str, Any], name: str) -> str:
     lines = series_of(results)
     if not lines:
         return ""
-    x, xs = _x_axis(sorted({point[0] for each in lines for point in each.points}))
-    y, ys = _y_axis([point[1] for each in lines for point in each.points])
+    x, xs = _x_axis(sorted({point.requests for each in lines for point in each.points}))
+    y, ys = _y_axis([bound for each in lines for point in each.points for bound in (point.least, point.most)])
     where = results["hardware"]["gpu"] or "a CPU"
     title = f"Tokens a second over requests at once, on {where}"
-    says = "; ".join(f"{each.title}: {', '.join(f'{rate:,.0f} at {n}' for n, rate in each.points)}" for each in lines)
+    says = "; ".join(
+        f"{each.title}: {', '.join(f'{point.median:,.0f} at {point.requests}' for point in each.points)}"
+        for each in lines
+    )
     parts = [
-        f'<figure><svg class="speed" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" aria-labelledby="{name}-t {name}-d">',
+        f'<figure class="speed"><div class="speed-plot"><svg role="img" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'aria-labelledby="{name}-t {name}-d">',
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(says)}.</desc>',
-        f"<style>{STYLE}</style>",
         *(_vertical(x(value), f"{value}") for value in xs),
         *(_horizontal(y(value), f"{value:,}") for value in ys),
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">requests at once</text>',
-        f'<text x="{LEFT - 8}" y="12" text-anchor="end">tokens a second</text>',
+        '<text x="0" y="14">tokens a second</text>',
     ]
-    ends = _spread_out([(x(each.points[-1][0]), y(each.points[-1][1])) for each in lines])
-    for number, (each, end) in enumerate(zip(lines, ends, strict=True)):
-        mark = MARKS[number % len(MARKS)]
-        places = [(x(requests), y(rate)) for requests, rate in each.points]
+    ends = _spread_out([y(each.points[-1].median) for each in lines])
+    for each, end in reversed(list(zip(lines, ends, strict=True))):  # the highest lie on top
+        places = [(x(point.requests), y(point.median)) for point in each.points]
         parts += [
-            f'<g class="{each.group}"><polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in places)}"/>',
-            *(f'<path transform="translate({a:.1f} {b:.1f})" d="{mark}"/>' for a, b in places),
-            f'<text class="name" x="{places[-1][0] + 10:.1f}" y="{end + 4:.1f}">{escape(each.title)}</text></g>',
+            f'<g class="{each.family}"><polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in places)}"/>',
+            *(_whisker(x(point.requests), y(point.least), y(point.most)) for point in each.points),
+            *(f'<path transform="translate({a:.1f} {b:.1f})" d="{each.mark}"/>' for a, b in places),
+            f'<g class="name" transform="translate({WIDTH - RIGHT + 22} {end:.1f})"><path d="{each.mark}"/>'
+            f'<text x="10" y="4">{escape(each.title)}</text></g></g>',
         ]
-    caption = f"{title}: medians of {results['num_rounds']} rounds; both axes are logarithmic."
-    return "\n".join([*parts, f"</svg><figcaption>{escape(caption)}</figcaption></figure>"])
+    key = [
+        f'<li class="{each.family}"><svg viewBox="-18 -7 36 14"><polyline points="-18,0 18,0"/>'
+        f'<path d="{each.mark}"/></svg>{escape(each.title)}</li>'
+        for each in lines
+    ]
+    caption = (
+        f"{title}. A mark is the median of {results['num_rounds']} rounds; the line through it goes from the least to "
+        "the most. Both axes are logarithmic."
+    )
+    return "\n".join(
+        [
+            *parts,
+            '</svg></div><ul class="speed-key" aria-hidden="true">',
+            *key,
+            f"</ul><figcaption>{escape(caption)}</figcaption></figure>",
+        ]
+    )
+
+
+def _whisker(x: float, low: float, high: float) -> str:
+    return f'<path class="spread" d="M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"/>'
 
 
 def _x_axis(values: list[int]) -> tuple[Any, list[int]]:
@@ -93,14 +127,15 @@ def _x_axis(values: list[int]) -> tuple[Any, list[int]]:
 
 
 def _y_axis(values: list[float]) -> tuple[Any, list[int]]:
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
+    low, high = math.log10(min(values)) - 0.05, math.log10(max(values)) + 0.05
     room = HEIGHT - TOP - BOTTOM
 
     def place(value: float) -> float:
         return HEIGHT - BOTTOM - room * (math.log10(value) - low) / (high - low)
 
-    return place, [10**power for power in range(low, high + 1) if power >= 0]
+    steps = (1,) if high - low > 2 else (1, 2, 5)
+    ticks = [step * 10**power for power in range(max(0, math.floor(low)), math.ceil(high)) for step in steps]
+    return place, [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
 def _vertical(x: float, text: str) -> str:
@@ -114,12 +149,13 @@ def _horizontal(y: float, text: str) -> str:
     return f'{line}<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
 
 
-def _spread_out(ends: list[tuple[float, float]]) -> list[float]:
-    """Return where the names stand: at their lines' ends, but no two of one column over each other."""
-    placed = [0.0] * len(ends)
-    last: dict[float, float] = {}
-    for index in sorted(range(len(ends)), key=lambda each: ends[each][1]):
-        column, height = ends[index]
-        placed[index] = max(height, last.get(column, float("-inf")) + LINE)
-        last[column] = placed[index]
+def _spread_out(heights: list[float]) -> list[float]:
+    """Return where the names stand, from the top down: at their lines' ends, but none over another or off the chart."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max([height, *(last + LINE for last in placed[-1:])]))
+    lowest = float(HEIGHT - BOTTOM)
+    for index in reversed(range(len(placed))):
+        placed[index] = min(placed[index], lowest)
+        lowest = placed[index] - LINE
     return placed

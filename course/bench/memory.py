@@ -133,19 +133,22 @@ def main() -> int:
     return 0
 
 
-def text_of(found: dict[str, Any]) -> str:
-    """Return the figures as lines."""
+def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return each figure with what it is."""
     driver = found["driver_used_bytes"]
     card = f"{driver:,} of {found['driver_total_bytes']:,} bytes" if driver else "no card here"
-    return "\n".join(
-        [
-            f"sequences of {found['tokens']:,} tokens alive at once: {found['alive']:,}",
-            f"the same memory, {found['positions']:,} tokens reserved for each: {found['alive_if_reserved']:,}",
-            f"pool, reserved from the start: {found['pool_bytes']:,} bytes in {found['blocks']:,} blocks",
-            f"used by the sequences: {found['used_bytes']:,} bytes",
-            f"the driver's figure for all of the card: {card}",
-        ]
-    )
+    return [
+        (f"sequences of {found['tokens']:,} tokens alive at once", f"{found['alive']:,}"),
+        (f"the same memory, {found['positions']:,} tokens reserved for each", f"{found['alive_if_reserved']:,}"),
+        ("pool, reserved from the start", f"{found['pool_bytes']:,} bytes in {found['blocks']:,} blocks"),
+        ("used by the sequences", f"{found['used_bytes']:,} bytes"),
+        ("the driver's figure for all of the card", card),
+    ]
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """Return the figures as lines."""
+    return "\n".join(": ".join(line) for line in lines_of(found))
 
 
 def _read() -> argparse.Namespace:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from course.bench.agreement import Agreement, Text, bound_of, judge
+from course.bench.floor import step_numbers
 from course.bench.process import Absent, Process
 from course.bench.results import ROOT, figures, origin
 from course.bench.rounds import Failure, Measured, SystemFailed, measure, ratio
@@ -51,6 +52,7 @@ class Table:
         self._not_run: dict[str, dict[str, str]] = {}
         self._failures: list[dict[str, Any]] = []
         self._runs: list[dict[str, Any]] = []
+        self._bandwidth: float | None = None
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -75,6 +77,7 @@ class Table:
             workload = make_workload(requests, self._plan.new_tokens, self._vocabulary())
             self._runs.append(self._measure(workload))
             yield self.record(complete=False)
+        self._measure_bandwidth()
         # At the very end: a process in which the profiler has run once may launch more slowly ever after.
         for requests, run in zip(self._plan.requests, self._runs, strict=False):
             if self._plan.profiled is None or requests in self._plan.profiled:
@@ -90,6 +93,8 @@ class Table:
             "seed": SEED,
             "new_tokens": plan.new_tokens,
             "num_rounds": plan.rounds,
+            "copy_bandwidth": self._bandwidth,  # bytes a second
+            "step_numbers": step_numbers(self._config()),
             "systems": {name: self._systems[name] for name in self._specs if name in self._systems},
             "not_run": self._not_run,
             "failures": self._failures,
@@ -227,9 +232,21 @@ class Table:
                 found["busy_share"] = found["busy_seconds"] / (workload.num_new / rate)
             systems[name]["profile"] = found
 
+    def _measure_bandwidth(self) -> None:
+        """Have a copy timed, while all others wait: what a step is held against."""
+        if self._truth is None:
+            return
+        try:
+            self._bandwidth = self._truth.ask("bandwidth")["bytes_per_second"]
+        except (Absent, SystemFailed) as error:  # a figure that is missing is no reason to lose the others
+            self._say(f"no copy was timed: {error}")
+
+    def _config(self) -> dict[str, Any]:
+        config: dict[str, Any] = json.loads((self._plan.model / "config.json").read_text("utf-8"))
+        return config
+
     def _vocabulary(self) -> int:
-        config = json.loads((self._plan.model / "config.json").read_text("utf-8"))
-        return int(config["vocab_size"])
+        return int(self._config()["vocab_size"])
 
     def _absent(self, spec: Spec, why: str) -> None:
         self._say(f"not run: {spec.name}: {why}")

@@ -1,6 +1,7 @@
-"""The benchmark's chart and tables, from the results files that the repository has: a fragment each.
+"""What the page on the benchmark shows, made of the results files that the repository has: a fragment each.
 
-`docs/results/benchmark-h200.json` makes `benchmark-h200.md`. Where there is no such file, there is no fragment.
+`docs/results/benchmark-h200.json` makes the chart and each table, `memory-h200.json` the table of memory. Where a file
+or what a table needs is missing, its fragments say so: a site can be built before anything is measured.
 """
 
 import json
@@ -8,30 +9,71 @@ from pathlib import Path
 from typing import Any
 
 from course.bench.chart import draw
-from course.bench.report import as_markdown, grids
+from course.bench.memory import lines_of
+from course.bench.report import TABLES, Grid, as_html, grids
 from course.bench.results import SCHEMA
 from course.browser.output import ROOT
 
 RESULTS = ROOT / "docs" / "results"
+TABLE, MEMORY = "benchmark-h200", "memory-h200"
+NOT_MEASURED = "*Not measured yet.*"
+NOT_SHOWN = "*This run has no such figures.*"
 
 
 def speed_fragments(folder: Path = RESULTS) -> dict[str, str]:
     """Return each fragment by its file's name; `ValueError` for a file that another version has written."""
-    found = {}
-    for path in sorted(folder.glob("benchmark-*.json")):
-        results = json.loads(path.read_text("utf-8"))
-        if (results["schema"], results["kind"]) != (SCHEMA, "table"):
-            raise ValueError(f"{path.name} has schema {results['schema']}; this version reads {SCHEMA}: measure again")
-        parts = [draw(results, path.stem), *map(as_markdown, grids(results)), _origin(results, path.name)]
-        found[f"{path.stem}.md"] = "\n\n".join(part.rstrip() for part in parts) + "\n"
-    return found
+    names = [f"{TABLE}-{part}" for part in ("origin", "chart", *TABLES)] + [MEMORY]
+    found = dict.fromkeys(names, NOT_MEASURED)
+    if results := _read(folder / f"{TABLE}.json", "table"):
+        found |= dict.fromkeys([name for name in names if name != MEMORY], NOT_SHOWN)
+        found |= {f"{TABLE}-{grid.name}": as_html(grid, TABLE) for grid in [_origin(results), *grids(results)]}
+        found[f"{TABLE}-chart"] = draw(results, TABLE) or NOT_SHOWN
+    if results := _read(folder / f"{MEMORY}.json", "memory"):
+        found[MEMORY] = as_html(_memory(results), MEMORY)
+    return {f"{name}.md": f"{text}\n" for name, text in found.items()}
 
 
-def _origin(results: dict[str, Any], name: str) -> str:
+def _read(path: Path, kind: str) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    results: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if (results["schema"], results["kind"]) != (SCHEMA, kind):
+        raise ValueError(f"{path.name} has schema {results['schema']}; this version reads {SCHEMA}: measure again")
+    return results
+
+
+def _origin(results: dict[str, Any]) -> Grid:
+    systems = results["systems"].values()
+    versions = {**results["versions"], **{k: v for each in systems for k, v in each.get("versions", {}).items()}}
+    dtypes = sorted({each["dtype"] for each in systems if each["group"] != "ablations"})
+    requests = ", ".join(f"{run['workload']['requests']}" for run in results["runs"])
+    prompts = [length for run in results["runs"] for length in run["workload"].get("prompt_tokens", [])]
+    rows = [
+        *_where(results),
+        ["versions", ", ".join(f"{name} {version}" for name, version in versions.items())],
+        ["model", f"{results['model']}, in {' and '.join(dtypes)}"],
+        ["requests at once", requests],
+        ["prompts", f"{min(prompts)} to {max(prompts)} tokens, of seed {results['seed']}" if prompts else "unknown"],
+        ["new tokens of each request", f"{results['new_tokens']}"],
+        ["rounds", f"{results['num_rounds']}"],
+    ]
+    return Grid("origin", f"What was measured on what: docs/results/{TABLE}.json", ["", ""], rows, [])
+
+
+def _memory(results: dict[str, Any]) -> Grid:
+    engine = results["engine"]
+    rows = [[what, figure] for what, figure in lines_of(results)]
+    rows += [["block size", f"{results['block_size']}"], ["dtype of the cache", engine["kv_dtype"]], *_where(results)]
+    return Grid("memory", f"The plain engine, alone on the machine: docs/results/{MEMORY}.json", ["", ""], rows, [])
+
+
+def _where(results: dict[str, Any]) -> list[list[str]]:
     hardware = results["hardware"]
-    on = hardware["gpu"] or f"{hardware['cpu']}, {hardware['cores']} cores"
+    card = f"{hardware['gpu']} (driver {hardware['driver'] or 'unknown'}); " if hardware["gpu"] else ""
     changed = ", with changes" if results["modified"] else ""
-    return (
-        f"{on}; commit `{(results['commit'] or 'unknown')[:7]}`{changed}; {results['date'][:10]}; "
-        f"`{results['command']}`. Every raw time is in `docs/results/{name}`."
-    )
+    return [
+        ["machine", f"{card}{hardware['cpu']}, {hardware['cores']} cores"],
+        ["date", results["date"][:10]],
+        ["commit", f"{(results['commit'] or 'unknown')[:7]}{changed}"],
+        ["command", results["command"]],
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from course.bench.floor import step_numbers
 from course.bench.results import origin
 from course.bench.systems import SYSTEMS
 
@@ -21,6 +22,8 @@ SPEEDS = {
 WRONG = "hf-batch"  # its tokens are further off than allowed
 ONE_BY_ONE = "hf-cache"
 ABSENT = "vllm-in-process"
+NEW_TOKENS = 64
+GPT2 = {"n_embd": 768, "n_layer": 12, "vocab_size": 50257}
 
 
 def sample() -> dict[str, Any]:
@@ -30,8 +33,10 @@ def sample() -> dict[str, Any]:
         "complete": True,
         "model": "gpt2",
         "seed": 0,
-        "new_tokens": 64,
-        "num_rounds": 5,
+        "new_tokens": NEW_TOKENS,
+        "num_rounds": 3,
+        "copy_bandwidth": 4.26e12,
+        "step_numbers": step_numbers(GPT2),
         "systems": {
             name: {
                 "title": specs[name].title,
@@ -53,7 +58,7 @@ def _run(requests: int) -> dict[str, Any]:
     there = [name for name in SPEEDS if (name, requests) not in {("ctranslate2", 256)}]
     there = [name for name in there if name != ONE_BY_ONE or requests == 1]
     return {
-        "workload": {"requests": requests},
+        "workload": {"requests": requests, "prompt_tokens": [32] * requests, "new_tokens": NEW_TOKENS},
         "compared_with": "fast",
         "compared": {
             name: {
@@ -72,12 +77,14 @@ def _figures(name: str, requests: int) -> dict[str, Any]:
     rate = SPEEDS[name] * requests**0.9
     ours = name in ("fast", "plain", "plain-fp32")
     gap = 0.2 if name == WRONG else 0.001
+    seconds = [NEW_TOKENS * requests / rate * slower for slower in (1.1, 1.0, 0.9)]
+    first = [0.004] * requests if ours else []
     return {
         "warm_up_seconds": 3.0,
         "tokens_per_second": _spread(rate),
         "step_seconds": _spread(requests / rate),
         "first_token_seconds": _spread(0.004) if ours else None,
-        "rounds": [],
+        "rounds": [{"seconds": each, "first_token_seconds": first} for each in seconds],
         "agreement": {
             "requests": requests, "texts": requests, "tokens": 64, "equal": requests, "shortest": 64,
             "agreed": [64] * requests, "gap": gap, "bound": 0.05, "holds": gap <= 0.05,

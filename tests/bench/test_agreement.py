@@ -81,3 +81,13 @@ def test_a_token_that_is_not_the_best_costs_what_it_gives_away(truth: System) ->
         assert agreed == 3
         assert gap == pytest.approx(float(log_probs[order[0]] - log_probs[order[place]]), abs=1e-4)
     assert gap > BOUNDS["bfloat16"]
+
+
+def test_on_a_cpu_no_copy_is_timed(truth: System) -> None:
+    assert truth.bandwidth() == {"bytes_per_second": None}
+
+
+@pytest.mark.gpu
+def test_a_copy_is_as_fast_as_memory_can_be() -> None:
+    speed = System(model="course/model", device="cuda").bandwidth()["bytes_per_second"]
+    assert 1e11 < speed < 2e13, "100 GB/s is no GPU's, 20 TB/s no memory's"

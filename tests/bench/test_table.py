@@ -58,6 +58,9 @@ class Fake:
         if task == "profile":
             Fake.log.append(f"profile {self.name}")
             return {"busy_seconds": 0.5}
+        if task == "bandwidth":
+            Fake.log.append("bandwidth")
+            return {"bytes_per_second": 4e12}
         return {"scores": [[4, 0.0] if tokens[0] == RIGHT else [0, tokens[0] / 1000] for _, tokens in job["texts"]]}
 
     def close(self) -> None:
@@ -84,7 +87,7 @@ def run(
     tmp_path: Path, systems: str = "fast,plain,vllm", requests: tuple[int, ...] = (1, 2), **options: Any
 ) -> list[dict[str, Any]]:
     """Return the records of a run, one after each number of requests; each is JSON."""
-    (tmp_path / "config.json").write_text('{"vocab_size": 100}', "utf-8")
+    (tmp_path / "config.json").write_text('{"vocab_size": 100, "n_embd": 8, "n_layer": 2}', "utf-8")
     plan = Plan(tmp_path, "float16", 16, requests, 4, 2, {}, {}, "triton", **options)
     ran = Table(plan, choose(systems), MACHINE, lambda what: None)
     with ran.loaded():
@@ -118,6 +121,25 @@ def test_nothing_is_timed_after_a_profiler_has_run(tmp_path: Path) -> None:
     profiled = [each.startswith("profile") for each in Fake.log if not each.startswith("close")]
     assert profiled == sorted(profiled)
     assert profiled.count(True) == 6
+
+
+def test_a_copy_is_timed_after_the_rounds_and_before_the_profiler(tmp_path: Path) -> None:
+    record = run(tmp_path)[-1]
+    assert record["copy_bandwidth"] == 4e12
+    place = Fake.log.index("bandwidth")
+    assert not [each for each in Fake.log[place:] if each.startswith("round")]
+    assert not [each for each in Fake.log[:place] if each.startswith("profile")]
+    # Of the model in the test: 2 layers of 12 · 8² + 13 · 8, 100 tokens of 8, and the last layer norm.
+    assert record["step_numbers"] == {"weights": 2 * 872 + 816, "kv_per_token": 32}
+
+
+def test_a_copy_that_fails_loses_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_at(monkeypatch, ("truth", "bandwidth", 0), SystemFailed("truth", "in bandwidth", "out of memory"))
+    record = run(tmp_path)[-1]
+    assert record["copy_bandwidth"] is None
+    assert record["failures"] == []
+    assert record["complete"]
+    assert all(each["profile"]["busy_share"] for each in record["runs"][1]["systems"].values())
 
 
 def test_all_load_at_the_same_time(tmp_path: Path) -> None:
@@ -241,7 +263,8 @@ def test_two_commands_make_one_table(tmp_path: Path) -> None:
     assert all(each["command"] and each["date"] for each in both["runs"])
     again = joined(earlier, later)
     assert again["runs"][1] == later["runs"][0]
-    assert [row[0] for row in grids(both)[0].rows] == ["fast engine", "Hugging Face, KV cache, one by one", "vLLM"]
+    [rates] = [grid for grid in grids(both) if grid.name == "rates"]
+    assert [row[0] for row in rates.rows] == ["fast engine", "Hugging Face, KV cache, one by one", "vLLM"]
 
 
 @pytest.mark.parametrize("place", ["commit", "new_tokens", "num_rounds", "model"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from solutions import fast_engine
-from solutions.batch import Row
+from solutions.batch import Batch, Row, build_batch
 from solutions.block_table import slot_mapping
 from solutions.cuda_graphs import Graphs
 from solutions.fused_decode import Entry, Turn
@@ -135,19 +135,60 @@ class Recorder(Graphs):
         return super().record(call, kept)
 
 
+def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
+    """Return graphs of steps of up to 600 tokens of 100 sequences, and a list that takes what each would compute."""
+    model = SimpleNamespace(config=GPT2Config(n_positions=256))
+    decoder: Any = SimpleNamespace(tokens=torch.zeros(100, dtype=torch.int32))
+    prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
+    batches: list[Batch] = []
+    prompts._pass = batches.append  # type: ignore[assignment, method-assign]
+    return prompts, batches
+
+
+def random_rows(rng: random.Random) -> list[Row]:
+    """Up to 100 sequences of at most 256 tokens and 600 new ones, some of which the device knows alone."""
+    lengths = [1] * rng.randint(1, 100)
+    while sum(lengths) < 600 and rng.random() < 0.99:
+        at = rng.randrange(len(lengths))
+        lengths[at] = min(256, 600 - sum(lengths) + lengths[at], lengths[at] + rng.randint(1, 60))
+    rows = []
+    for num_new in lengths:
+        context_len = rng.randint(num_new, 256)
+        blocks = [rng.randrange(1 << 30) for _ in range(rng.randint(-(-context_len // BLOCK_SIZE), 256 // BLOCK_SIZE))]
+        tokens = [rng.randrange(-100, VOCABULARY) for _ in range(num_new)]
+        rows.append(Row(tokens, context_len, blocks, rng.random() < 0.8))
+    return rows
+
+
 def test_every_size_of_step_that_may_come_is_recorded_before() -> None:
     rng = random.Random(0)
     graphs = Recorder(torch.device("cpu"))
-    model = SimpleNamespace(config=GPT2Config(n_positions=128))
-    prompts = PromptGraphs(model, [], torch.zeros(100, dtype=torch.int32), BLOCK_SIZE, slot_mapping, 300, graphs)
-    prompts._pass = lambda batch: None  # type: ignore[method-assign]
+    prompts, _ = prompt_graphs(graphs)
     prompts.warm_up()
     recorded = graphs.count
     for _ in range(300):
-        num_seqs = rng.randint(1, 100)
-        lengths = [1] * num_seqs
-        while sum(lengths) < 300 and rng.random() < 0.98:
-            lengths[rng.randrange(num_seqs)] += 1
-        rows = [Row([0] * num_new, num_new + rng.randint(0, 60), [0] * 16, True) for num_new in lengths]
-        prompts.launch([row for row in rows if row.context_len <= 128])
-    assert graphs.count == recorded == 6 * 3 * 2 - 2  # 65 sequences have more than 64 tokens
+        prompts.launch(random_rows(rng))
+    assert graphs.count == recorded == 3 * 2 * 2
+
+
+def test_a_graph_reads_what_a_batch_holds_and_padding() -> None:
+    rng = random.Random(0)
+    prompts, batches = prompt_graphs(Graphs(torch.device("cpu")))
+    sizes = set()
+    for _ in range(200):
+        rows = random_rows(rng)
+        prompts.launch(rows)
+        found, wanted = batches.pop(), build_batch(rows, BLOCK_SIZE, slot_mapping, torch.device("cpu"))
+        sizes.add((len(found.tokens), len(found.context_lens), found.max_query_len))
+        assert found.max_query_len >= wanted.max_query_len
+        assert torch.equal(found.block_tables[: len(rows), : wanted.block_tables.shape[1]], wanted.block_tables)
+        num_tokens = len(wanted.tokens)
+        for name, padding in {
+            "tokens": 0, "positions": 0, "slots": -1, "sample_rows": 0, "query_start_loc": num_tokens, "context_lens": 0
+        }.items():  # fmt: skip
+            numbers = getattr(wanted, name)
+            here, beyond = getattr(found, name).split([len(numbers), len(getattr(found, name)) - len(numbers)])
+            assert here.dtype == numbers.dtype
+            assert torch.equal(here, numbers), name
+            assert (beyond == padding).all(), name
+    assert len(sizes) > 6

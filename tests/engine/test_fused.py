@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
 from solutions.engine import Engine
 from solutions.fast_engine import FastEngine
-from solutions.fused_decode import FusedDecoder, unsupported
+from solutions.fused_decode import FusedDecoder, _Recorded, unsupported
 from solutions.kv_cache import KVCache
 from solutions.scheduler import Scheduler, Sequence
 from solutions.weights import GPT2Config, random_weights
@@ -44,10 +45,35 @@ def test_what_layer_norm_takes_away_changes_nothing(size: int, monkeypatch: pyte
     assert found.kv_error < 2e-3, found
 
 
+@pytest.mark.parametrize("size", [1, 8, 256])
+def test_plans_for_long_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn's longest row decides; short ones beside it come out right as well."""
+    monkeypatch.setattr(fused_decode, "PLANS", {})  # not to be asked
+    monkeypatch.setattr(fused_decode, "LONG_PLANS", {256: fused_decode.LONG_PLANS[size]})
+    scene = Scene(replace(SMALL, n_layer=1), [130, 17][: min(size, 2)], 1, DEVICE)
+    found = compare(scene, 1)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
+@pytest.mark.parametrize(("position", "steps", "long"), [(126, 2, False), (126, 3, True), (128, 1, True)])
+def test_the_longest_context_that_a_turn_reaches_chooses_its_plan(position: int, steps: int, long: bool) -> None:
+    scene = Scene(replace(SMALL, n_layer=1), [5, position, 9], steps, DEVICE)
+    decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=4, max_steps=steps)
+    chosen: list[bool] = []
+    decoder._record = lambda size: _Recorded(  # type: ignore[method-assign]
+        lambda: None, lambda: chosen.append(False), lambda: chosen.append(True)
+    )
+    decoder.launch(scene.entries(), steps)
+    assert chosen == [long] * steps
+
+
 @pytest.mark.gpu
+@pytest.mark.parametrize("longest", [120, 500])
 @pytest.mark.parametrize("num_rows", [1, 2, 4, 8, 13, 32, 64, 100, 256])
-def test_gpt2_small_on_a_gpu(num_rows: int) -> None:
-    contexts = [([63, 64, 15, 16, 1, 100][row % 6] + 7 * row) % 120 + 1 for row in range(num_rows)]
+def test_gpt2_small_on_a_gpu(num_rows: int, longest: int) -> None:
+    contexts = [([63, 64, 15, 16, 1, 100][row % 6] + 7 * row) % longest + 1 for row in range(num_rows)]
+    contexts[-1] = longest
     found = compare(Scene(GPT2_SMALL, contexts, 3, "cuda"), 3)
     assert found.token_gap < 0.01, found
     assert found.kv_error < 3e-3, found

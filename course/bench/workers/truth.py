@@ -1,10 +1,13 @@
-"""Hugging Face in float32, asked what it thinks of every token that a system has chosen."""
+"""Hugging Face in float32, asked what it thinks of every token that a system has chosen; and how fast a copy is."""
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 BATCH = 16  # sequences in one pass
+COPIED = 256 << 20  # bytes: five times the L2 cache of an H200
+COPIES, ROUNDS = 20, 5  # one after another, so that what starting one costs does not count; the median of the rounds
 
 
 class System:
@@ -45,3 +48,21 @@ class System:
                 others = (best.indices[row, places] != chosen).nonzero()
                 found.append([int(others[0]) if len(others) else len(tokens), float(gaps.max())])
         return {"scores": found}
+
+    def bandwidth(self) -> dict[str, Any]:
+        """Return how many bytes a second a copy moves on the GPU, those that it reads and those that it writes."""
+        torch = self._torch
+        if self._model.device.type != "cuda":
+            return {"bytes_per_second": None}
+        source = torch.ones(COPIED // 4, device=self._model.device)
+        target = torch.empty_like(source)
+        rates = []
+        for _ in range(ROUNDS):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            for _ in range(COPIES):
+                target.copy_(source)
+            end.record()
+            end.synchronize()
+            rates.append(COPIES * 2 * COPIED / (begin.elapsed_time(end) / 1e3))
+        return {"bytes_per_second": statistics.median(rates)}

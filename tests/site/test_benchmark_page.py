@@ -1,0 +1,138 @@
+"""The page on the benchmark shows all that a results file has, and states no measured figure of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course.bench.report import as_html, grids
+from course.bench.systems import SYSTEMS
+from course.browser.speed import NOT_MEASURED, NOT_SHOWN, RESULTS, speed_fragments
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "benchmark.md"
+MEASURED = RESULTS / "benchmark-h200.json"
+# A number with a unit of what is measured: of time, speed, memory or a ratio.
+FIGURE = re.compile(r"\d[\d.,]*\s*(?:×|%|x\b|times\b|tokens/s|tokens a second|[µmn]s\b|seconds?\b|[KMGT]i?B\b|bytes\b)")
+
+
+def prose() -> str:
+    """Return the page without its blocks of code and what the build puts in."""
+    return re.sub(r"^```.*?^```|^--8<--.*?$", "", PAGE.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_shows_every_fragment_once() -> None:
+    shown = re.findall(r'^--8<-- "(.+)"$', PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    assert sorted(shown) == sorted(speed_fragments())
+
+
+def test_the_page_states_no_measured_figure() -> None:
+    assert FIGURE.findall(prose()) == []
+    assert FIGURE.findall("It is 8.5 times as fast, 128 tokens/s and 3 ms a step.") == [
+        "8.5 times",
+        "128 tokens/s",
+        "3 ms",
+    ]
+
+
+def test_the_page_explains_every_system() -> None:
+    """Every system's title begins with the name of a row of the page, or is an idea taken away, listed below."""
+    rows = re.findall(r"^\| ([^|]+?) \|", prose(), flags=re.MULTILINE)
+    ideas = re.findall(r"^- \*\*(.+?)\*\*:", prose(), flags=re.MULTILINE)
+    for spec in SYSTEMS:
+        if spec.group == "ablations":
+            assert [idea for idea in ideas if idea.lower() in spec.title.lower()], spec.title
+        else:
+            assert [row for row in rows if spec.title.startswith(row.split(", ")[0]) and _is_of(row, spec.title)], (
+                spec.title
+            )
+
+
+def _is_of(row: str, title: str) -> bool:
+    return all(part in title for part in row.split(", "))
+
+
+def test_the_page_has_the_commands_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    commands = re.findall(r"^\$ (python -m course\.bench(?:\\\n|.)+)$", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        assert command in readme
+
+
+def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
+    found = json.loads((RESULTS / "fast-path-h200.json").read_text("utf-8"))
+    page = (ROOT / "docs" / "gpu-runs.md").read_text("utf-8")
+    section = page.partition("## The fast path")[2].partition("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.MULTILINE)
+    ]
+    steps = [
+        [
+            f"{each['context']}",
+            f"{each['requests']}",
+            *(f"{us:,.1f}" for us in (each["before"]["us"], each["after"]["us"], each["floor_us"])),
+            f"{each['after']['us'] / each['floor_us']:.2f}",
+        ]
+        for each in found["steps"]
+    ]
+    assert [line for line in lines if len(line) == 6 and line[0] in ("64", "512")] == steps
+    for what, name in (("the engine's step", "engine"), ("replay alone", "replay")):
+        assert [what, *(f"{each[name]['us']:.1f}" for each in found["gaps"])] in lines
+    assert ["the gap", *(f"{each['engine']['us'] - each['replay']['us']:.1f}" for each in found["gaps"])] in lines
+    kernels = [("fp16", "paged"), ("fp16", "split"), ("int8", "paged"), ("int8", "split"), ("fp16", "sdpa")]
+    shown = {}
+    for name, *cells in (line for line in lines if " × " in line[0]):
+        shown |= {(name, kernel): cell for kernel, cell in zip(kernels, cells, strict=True) if cell}
+    assert len(shown) == len(found["decode"])
+    for each in found["decode"]:
+        over = "" if each["num_heads"] == each["num_kv_heads"] else f" over {each['num_kv_heads']} KV heads"
+        name = f"{each['num_seqs']} × {each['context_len']:,}, {each['num_heads']} heads{over} of {each['head_dim']}"
+        parts = f" ({each['splits']})" if each["kind"] == "split" else ""
+        kernel = (each["cache"], each["kind"])
+        assert shown[name, kernel] == f"{each['us']:.1f}{parts}"
+
+
+@pytest.fixture
+def results() -> dict[str, Any]:
+    if not MEASURED.is_file():
+        pytest.skip("nothing is measured yet: the page says so")
+    found: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
+    return found
+
+
+def test_the_file_is_a_whole_run_of_every_system(results: dict[str, Any]) -> None:
+    assert results["complete"]
+    assert results["hardware"]["gpu"]
+    assert results["commit"]
+    assert set(results["systems"]) | set(results["not_run"]) >= {spec.name for spec in SYSTEMS}
+    assert all(run["compared_with"] == "fast" for run in results["runs"])
+    for run in results["runs"]:
+        for name, figures in run["systems"].items():
+            assert len(figures["rounds"]) == results["num_rounds"], name
+            wanted = run["workload"]["requests"] * results["new_tokens"]
+            assert {each["new_tokens"] for each in figures["rounds"]} == {wanted}, name
+
+
+def test_the_page_shows_all_of_the_file(results: dict[str, Any]) -> None:
+    fragments = speed_fragments()
+    assert not [name for name, text in fragments.items() if NOT_MEASURED in text or NOT_SHOWN in text]
+    built = ROOT / "site" / "benchmark" / "index.html"
+    if not built.is_file():
+        pytest.fail("the site is not built: run `make site`", pytrace=False)
+    text = unescape(re.sub(r"<[^>]+>|\s+", " ", built.read_text("utf-8")))
+    for grid in grids(results):
+        made = unescape(re.sub(r"<[^>]+>|\s+", " ", as_html(grid, "benchmark-h200")))
+        assert " ".join(made.split()) in " ".join(text.split()), grid.title
+
+
+def test_an_unmeasured_page_says_so() -> None:
+    if MEASURED.is_file():
+        assert NOT_MEASURED not in speed_fragments()["benchmark-h200-origin.md"]
+    else:
+        assert speed_fragments()["benchmark-h200-origin.md"].strip() == NOT_MEASURED
