@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -405,10 +406,11 @@ class Norm(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How the kernels of a step are launched."""
+    """How the kernels of a step are launched. `attend_long` is for turns in which a context passes SHORT tokens."""
 
     qkv: Cut
     attend: Attend
+    attend_long: Attend
     proj: Cut
     up: Cut
     down: Cut
@@ -416,50 +418,54 @@ class Plan(NamedTuple):
     head: Cut
 
 
-# Found on an H200 with GPT-2 small at contexts of up to SHORT tokens; a batch takes the plan of the next larger size.
+# Found on an H200 with GPT-2 small at contexts of 64, 112 and 512; a batch takes the plan of the next larger size.
 SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 16, 1, 8, 2), Attend(128, 4, False, 3), Cut(1, 8, 0, 4, 1), Cut(1, 8, 1, 4, 1), Cut(1, 8, 0, 8, 1),
-        Norm(4, 1), Cut(1, 32, 1, 8, 1),
+        Cut(1, 32, 1, 8, 1), Attend(128, 4, False, 3, 1), Attend(512, 8, False, 3, 0, 1), Cut(1, 8, 0, 4, 1),
+        Cut(1, 32, 1, 8, 1), Cut(1, 16, 0, 16, 1), Norm(4, 1), Cut(1, 32, 1, 8, 1),
+    ),
+    4: Plan(
+        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
+        Cut(8, 8, 3, 1, 1), Cut(8, 16, 1, 2, 3, 2), Cut(8, 32, 4, 2, 2, 2), Norm(16, 1),
+        Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
     8: Plan(
-        Cut(16, 64, 1, 4, 3, 1, 256, 3, True), Attend(64, 2, True, 3), Cut(8, 16, 2, 2, 1, 2), Cut(8, 16, 1, 2, 3, 2),
-        Cut(8, 32, 4, 2, 2, 2), Norm(8, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3),
+        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 8, True, 3), Attend(512, 8, True, 3, 1),
+        Cut(8, 16, 3, 1, 1), Cut(8, 16, 1, 2, 3, 2), Cut(8, 32, 4, 2, 2, 2), Norm(8, 1),
+        Cut(16, 128, 1, 4, 2, 1, 128, 3),
+    ),
+    16: Plan(
+        Cut(16, 64, 1, 4, 3, 1, 128, 6, True), Attend(64, 2, True, 3), Attend(128, 4, True, 3, 1),
+        Cut(16, 32, 4, 4, 1, 1, 64, 3), Cut(16, 32, 1, 4, 2, 1, 128, 5), Cut(32, 64, 4, 4, 3, 1, 256, 3, True),
+        Norm(8, 2), Cut(32, 128, 1, 4, 2, 1, 64, 4),
     ),
     32: Plan(
-        Cut(32, 32, 1, 4, 2, 1, 128, 4), Attend(64, 2, True, 3), Cut(32, 32, 4, 4, 1, 1, 64, 3),
-        Cut(32, 32, 1, 4, 2, 1, 128, 4), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
-        Cut(32, 128, 1, 4, 2, 1, 64, 4),
+        Cut(32, 64, 1, 4, 1, 1, 128, 4, True), Attend(64, 2, True, 3), Attend(128, 4, True, 3, 1),
+        Cut(32, 32, 4, 4, 2, 1, 64, 3), Cut(32, 32, 1, 4, 2, 1, 128, 4), Cut(32, 64, 4, 4, 3, 1, 256, 3, True),
+        Norm(8, 2), Cut(32, 128, 1, 4, 2, 1, 64, 4),
     ),
     64: Plan(
-        Cut(64, 32, 1, 4, 3, 1, 128, 3), Attend(64, 1, True, 1), Cut(64, 32, 2, 4, 1, 1, 128, 3),
-        Cut(32, 64, 1, 4, 2, 1, 128, 4, True), Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2),
-        Cut(64, 128, 1, 4, 1, 1, 64, 4),
+        Cut(64, 64, 1, 4, 3, 1, 64, 5), Attend(64, 1, True, 3), Attend(64, 1, True, 3, 1, 3),
+        Cut(64, 32, 2, 4, 1, 1, 128, 3), Cut(32, 64, 1, 4, 2, 1, 128, 4, True),
+        Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2), Cut(64, 128, 1, 4, 1, 1, 64, 4),
+    ),
+    128: Plan(
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(16, 1, True, 1, 0, 3), Attend(64, 1, True, 2, 0, 3),
+        Cut(64, 64, 0, 4, 2, 1, 128, 4), Cut(64, 64, 1, 4, 1, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4),
+        Norm(8, 1), Cut(128, 256, 1, 8, 2, 1, 64, 4),
     ),
     256: Plan(
-        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(32, 1, True, 3, 0, 3), Cut(64, 64, 0, 4, 1, 1, 128, 4),
-        Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4), Norm(8, 1),
-        Cut(128, 256, 1, 8, 2, 1, 64, 4),
+        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(16, 1, True, 3, 0, 3), Attend(32, 1, True, 3, 1),
+        Cut(64, 64, 0, 4, 1, 1, 128, 4), Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4),
+        Norm(8, 1), Cut(128, 256, 1, 8, 2, 1, 64, 4),
     ),
 }  # fmt: skip
-# Of more tokens: attention differs, and where the product before it lets it begin; found at 512.
-LONG_PLANS = {
-    size: PLANS[size]._replace(qkv=PLANS[size].qkv._replace(begin=begin), attend=attend)
-    for size, begin, attend in (
-        (1, 1, Attend(512, 8, False, 3, 0)),
-        (8, 1, Attend(128, 4, True, 1, 3)),
-        (32, 3, Attend(128, 4, True, 1, 3)),
-        (64, 3, Attend(64, 1, True, 1)),
-        (256, 3, Attend(64, 1, True, 3, 0, 3)),
-    )
-}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def plan_of(num_rows: int, long: bool) -> Plan:
-    plans = LONG_PLANS if long else PLANS
-    return plans[min((size for size in plans if size >= num_rows), default=max(plans))]
+def plan_of(num_rows: int) -> Plan:
+    return PLANS[min((size for size in PLANS if size >= num_rows), default=max(PLANS))]
 
 
 class Entry(NamedTuple):
@@ -610,15 +616,16 @@ class FusedDecoder:
             self.entries.stride(0), config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
         )  # fmt: skip
 
-    def _step(self, size: int, long: bool = False) -> None:
+    def _step(self, size: int, long: bool) -> None:
         """Launch the kernels of one step."""
-        plan = plan_of(size, long)
+        plan = plan_of(size)
+        attend = plan.attend_long if long else plan.attend
         normed = (self.h, 0) if plan.qkv.rows > 1 else (self.x, 1)
         # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
         cut = plan.qkv._replace(begin=0)
         for index, (qkv, proj, up, down) in enumerate(self.linears):
             self._multiply(qkv, normed, self.qkv, size, cut)
-            self._attend(index, size, plan.attend)
+            self._attend(index, size, attend)
             normed = self._add(proj, self.heads, size, plan.proj, plan.norm)
             self._multiply(up, normed, self.inner, size, plan.up, gelu=True)
             normed = self._add(down, self.inner, size, plan.down, plan.norm)
@@ -641,6 +648,7 @@ class FusedDecoder:
         if cut.splits == 0:
             self._multiply(linear, (x, 0), self.x, size, cut, add=True)
             return self.x, len(linear.weight) // cut.outputs
+        cut = cut._replace(splits=math.gcd(cut.splits, x.shape[1]))  # fewer where a width is not to be cut so
         self._multiply(linear, (x, 0), self.partials, size, cut, partial=True)
         width = self.config.n_embd
         self._launch(
