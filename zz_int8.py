@@ -79,6 +79,7 @@ class Variant:
 
 
 SHIPPED = split_kv.num_splits
+INT8_TILE = split_kv.INT8_TILE
 
 
 def float_pairs() -> Any:
@@ -102,6 +103,7 @@ def patch(variant: Variant) -> Any:
     tile, maxnreg = (variant.tile[:3], variant.tile[3]) if variant.tile else (None, None)
     module: Any = FLOAT_PAIRS if variant.kind == "pairs" else split_kv
     module.DECODE_TILES = {key: tile if tile and key[0] == 2 else kept for key, kept in TILES.items()}
+    module.INT8_TILE = tile or INT8_TILE
     module.num_splits = SHIPPED if variant.kind == "auto" else lambda *_: variant.splits
     module.ROW = variant.row
     module.split_kernel = KERNEL if DRY else Patched(variant.asm, maxnreg)
@@ -116,23 +118,14 @@ PAGED = Variant("paged", "fp16")
 SDPA = Variant("sdpa", "fp16")
 # Programs are 192 a split; slots are 132 times what fits by registers and shared memory: best are whole multiples.
 PAIRS = [  # 12 x 64: two heads a row
-    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 6, 8, 10)),  # 660 slots
-    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (2, 3, 6, 10)),
-    *(int8(splits, 64, 2, 5, 160) for splits in (4, 8)), *(int8(splits, 64, 2, 4, None) for splits in (3, 6)),  # 792
-    *(int8(splits, 64, 2, 7, None) for splits in (2, 5)),
-    *(int8(splits, 64, 4, 5, None) for splits in (1, 2, 3, 5, 8)), int8(2, 64, 4, 5, None, asm=False),  # 528
-    *(int8(splits, 64, 4, 7, None) for splits in (2, 4)),
-    *(int8(splits, 128, 4, 5, None) for splits in (1, 2, 4, 8)), int8(1, 128, 4, 5, None, asm=False),  # 264
-    *(int8(splits, 128, 8, 5, None) for splits in (1, 2)),
-    *(int8(splits, 32, 1, 5, None) for splits in (5, 11)), int8(4, 32, 2, 5, None), int8(8, 32, 2, 5, None),
-    int8(1, 128, 4, 5, 128, row=64), int8(3, 64, 2, 5, None, row=64), int8(8, 64, 2, 5, None, row=64),
+    *(int8(splits, 32, 1, 5, None) for splits in (4, 5, 6, 8, 11)), *(int8(5, 32, 1, stages, None) for stages in (4, 6, 7)),
+    int8(5, 32, 1, 5, 168), int8(5, 32, 1, 5, 128), int8(11, 32, 1, 7, None), int8(11, 32, 1, 6, None),
+    *(int8(splits, 16, 1, stages, None) for splits in (5, 11) for stages in (5, 7)),
+    int8(8, 64, 2, 5, None), int8(4, 128, 4, 5, None), int8(5, 32, 1, 5, None, asm=False),
 ]  # fmt: skip
 WIDE = [  # 32/8 x 128: 256 programs a split
-    *(int8(splits, 64, 2, 5, None) for splits in (1, 2, 3, 4, 5, 8)),
-    *(int8(splits, 64, 2, 5, None, asm=False) for splits in (1, 2, 5)),
-    *(int8(splits, 64, 4, 5, None) for splits in (1, 2, 4)), int8(2, 64, 4, 5, None, asm=False),
-    *(int8(splits, 128, 4, 5, None) for splits in (1, 2, 4)), int8(1, 128, 4, 5, None, asm=False),
-    int8(3, 64, 2, 5, 160), int8(2, 64, 2, 7, None), int8(4, 32, 1, 5, None),
+    *(int8(splits, 32, 1, 5, None) for splits in (2, 3, 4, 5, 6)), *(int8(4, 32, 1, stages, None) for stages in (4, 6, 7)),
+    int8(1, 128, 4, 5, None), int8(2, 64, 2, 5, None), int8(4, 32, 1, 5, None, asm=False),
 ]  # fmt: skip
 
 
@@ -152,19 +145,16 @@ def plans() -> list[tuple[Shape, list[Variant]]]:
     found[0][1].extend(Variant("pairs", "fp16", each, (64, warps, 5, None)) for each in (2, 3) for warps in (2, 4))
     # Few sequences: how many parts?
     for heads in (MHA, GQA):
+        for num_seqs, context_len in ((1, 512), (1, 8192), (4, 2048), (8, 1024), (16, 1024), (32, 1024)):
+            split = [PAGED, SDPA, Variant("auto", "fp16"), Variant("auto", "int8")]
+            split += [Variant("pairs", "fp16", each) for each in (8, 16, 32) if heads == MHA]
+            found.append((Shape(num_seqs, 1, context_len, *heads), split))
         for num_seqs, context_len, splits in (
-            (1, 512, (2, 4, 8)), (1, 8192, (16, 24, 32, 48, 64)), (2, 1024, (4, 8, 16)), (4, 2048, (4, 6, 8, 12, 16)),
-            (8, 1024, (2, 3, 4, 6, 8)), (16, 1024, (2, 3, 4)), (32, 1024, (2, 3)),
-        ):  # fmt: skip
-            split = [Variant("split", "fp16", each) for each in splits]
-            split += [Variant("split", "fp16", splits[len(splits) // 2], (64, 4, 5, None))]
-            split += [Variant("pairs", "fp16", each) for each in (*splits, 2 * splits[-1]) if heads == MHA]
-            found.append((Shape(num_seqs, 1, context_len, *heads), [PAGED, SDPA, *split, Variant("auto", "fp16")]))
-        for num_seqs, context_len, splits in (
-            (1, 512, (4, 8)), (1, 8192, (32, 64)), (8, 1024, (2, 4, 8)), (32, 512, (1, 2, 4)), (256, 512, (1, 2)),
+            (1, 512, (4, 8)), (1, 8192, (32, 64, 128)), (8, 1024, (4, 8, 16)), (32, 512, (1, 2, 4)), (256, 512, (1, 2)),
             (256, 64, (1,)),
         ):  # fmt: skip
             split = [Variant("split", "int8", each) for each in splits]
+            split += [Variant("split", "int8", splits[-1], (64, 2, 5, None))]
             found.append((Shape(num_seqs, 1, context_len, *heads), [PAGED, *split, Variant("auto", "int8")]))
     return found
 

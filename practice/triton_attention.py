@@ -23,12 +23,14 @@ LOG2_E = 1.4426950408889634
 # stays under the 99 KB of shared memory of a consumer card.
 PREFILL_TILES = {
     (2, 32): (128, 64, 8, 3),
-    (2, 64): (128, 64, 8, 3),
+    (2, 64): (64, 64, 4, 3),
     (2, 128): (128, 64, 8, 2),
     (4, 32): (32, 32, 8, 3),
     (4, 64): (32, 32, 8, 2),
     (4, 128): (16, 32, 4, 2),
 }
+# Most registers a thread, where a few spilled ones cost less than having half as many programs on a multiprocessor.
+PREFILL_REGISTERS = {(2, 128): 128}
 # The same to (keys a tile, warps, pipeline stages). Block numbers are loaded too: that takes some of the stages.
 DECODE_TILES = {
     (2, 32): (64, 2, 5),

@@ -26,8 +26,10 @@ from solutions.triton_attention import DECODE_TILES, LOG2_E, check_supported, lo
 if TYPE_CHECKING:
     from solutions.triton_attention import LayerCache
 
-PROGRAMS = 384  # as many programs keep an H200 busy: a few on each of its 132 multiprocessors
+# By the bytes of a cached number: as many programs keep an H200 busy, a few on each of its 132 multiprocessors.
+PROGRAMS = {1: 1024, 2: 256, 4: 256}
 PART = 64  # keys that are worth a program of their own
+INT8_TILE = (32, 1, 5)  # as `DECODE_TILES`: small programs, so that many are under way while each unpacks
 ROW = 128  # bytes of a key or value that a program reads at least
 
 # As `unpack` without it, four numbers at a time.
@@ -204,9 +206,12 @@ def combine_kernel(
     tl.store(out_ptr + dim, out.to(out_ptr.dtype.element_ty), mask=dim < HEAD_DIM)
 
 
-def num_splits(num_programs: int, max_context_len: int) -> int:
-    """Return into how many parts to cut contexts of at most `max_context_len`, each the work of `num_programs`."""
-    return max(1, min(PROGRAMS // max(1, num_programs), max_context_len // PART))
+def num_splits(num_programs: int, max_context_len: int, num_bytes: int) -> int:
+    """Return into how many parts to cut contexts of at most `max_context_len`, each the work of `num_programs`.
+
+    `num_bytes` are those of a cached number.
+    """
+    return max(1, min(PROGRAMS[num_bytes] // max(1, num_programs), max_context_len // PART))
 
 
 def paged_attention(
@@ -226,7 +231,8 @@ def paged_attention(
     _, block_size, num_kv_heads, _ = cache.keys.shape
     int8 = cache.key_scales is not None
     kv_heads = math.gcd(num_kv_heads, ROW // head_dim) if int8 and cache.keys.stride(2) == head_dim else 1
-    splits = num_splits(num_kv_heads // kv_heads * num_seqs, block_tables.shape[1] * block_size)
+    max_context_len = block_tables.shape[1] * block_size
+    splits = num_splits(num_kv_heads // kv_heads * num_seqs, max_context_len, cache.keys.element_size())
     if max_query_len != 1 or num_seqs == 0 or (splits == 1 and not int8):
         return triton_attention.paged_attention(
             queries, cache, block_tables, query_start_loc, context_lens, max_query_len, scale, out
@@ -239,7 +245,8 @@ def paged_attention(
     group = num_heads // num_kv_heads
     heads = max(8, triton.next_power_of_2(kv_heads * group))
     dims = triton.next_power_of_2(kv_heads * head_dim)
-    tile, warps, stages = DECODE_TILES[queries.element_size(), dims]
+    small = int8 and queries.element_size() == 2
+    tile, warps, stages = INT8_TILE if small else DECODE_TILES[queries.element_size(), dims]
     scale_strides = cache.key_scales.stride() if cache.key_scales is not None else (0, 0)
     split_kernel[(num_kv_heads // kv_heads, num_seqs, splits)](
         parts, queries, cache.keys, cache.values, cache.key_scales, cache.value_scales,

@@ -6,8 +6,10 @@
 
 A measurement is a CUDA graph of calls, replayed; each call reads another layer's cache, so that together they outgrow
 the L2 cache, as in a model (`cold` says whether they do). `us` is the time of one call, the median over the replays,
-`p10` and `p90` its spread. `floor_us` is the time in which `--bandwidth` moves the bytes that must be moved. `sdpa_us`
-is PyTorch's scaled_dot_product_attention on contiguous keys and values.
+`p10` and `p90` its spread. `floor_us` is the time in which a large copy, measured first, moves the bytes that must be
+moved. `sdpa_us` is PyTorch's scaled_dot_product_attention on contiguous keys and values, by the backend that PyTorch
+chooses, `flash_us` by its flash backend. Rows called "decode" and "prefill" are of the kernels that chapter 5 teaches, "engine" of what the
+engine uses for decode: the same, or a context split over more programs, and INT8 read two numbers at a time.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import triton
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from solutions import triton_attention, triton_slot_write
+from solutions import split_kv, triton_attention, triton_slot_write
 from solutions.kv_cache import KVCache
 
 L2_BYTES = 3 * 50 * 2**20
@@ -90,10 +93,10 @@ class Inputs:
         self.context_lens = torch.full((shape.num_seqs,), shape.context_len, dtype=torch.int32, device=device)
         self.out = torch.empty_like(self.queries)
 
-    def attention_calls(self) -> list[Callable[[], Any]]:
+    def attention_calls(self, attend: Callable[..., Any] = triton_attention.paged_attention) -> list[Callable[[], Any]]:
         lengths = (self.starts, self.context_lens, self.shape.query_len, self.shape.head_dim**-0.5)
         return [
-            lambda layer=layer: triton_attention.paged_attention(  # type: ignore[misc]
+            lambda layer=layer: attend(  # type: ignore[misc]
                 self.queries, layer, self.block_tables, *lengths, out=self.out
             )
             for layer in self.layers
@@ -153,9 +156,9 @@ def measure(calls: Sequence[Callable[[], Any]], replays: int = REPLAYS) -> dict[
     return {name: round(value, 2) for name, value in {"us": statistics.median(times), **spread}.items()}
 
 
-def report(what: str, shape: Shape, **values: Any) -> None:
+def report(what: str, shape: Shape | None, **values: Any) -> None:
     """Print a measurement with what it is a measurement of."""
-    line = {"what": what, **vars(shape), **values}
+    line = {"what": what, **(vars(shape) if shape else {}), **values}
     if "floor_us" in line:
         line["times_floor"] = round(line["us"] / line["floor_us"], 2)
         line["floor_us"] = round(line["floor_us"], 3)
@@ -167,7 +170,8 @@ def report(what: str, shape: Shape, **values: Any) -> None:
 def attention_row(what: str, shape: Shape, bandwidth: float, sdpa: bool = True) -> None:
     inputs = Inputs(shape)
     moved = inputs.cache_bytes + 2 * inputs.queries.nbytes
-    values: dict[str, Any] = {**measure(inputs.attention_calls()), "floor_us": moved / bandwidth * 1e6}
+    attend = split_kv.paged_attention if what == "engine" else triton_attention.paged_attention
+    values: dict[str, Any] = {**measure(inputs.attention_calls(attend)), "floor_us": moved / bandwidth * 1e6}
     values["cold"] = inputs.cold
     if shape.query_len > 1:
         seen = shape.query_len * (2 * shape.context_len - shape.query_len + 1) / 2
@@ -175,19 +179,36 @@ def attention_row(what: str, shape: Shape, bandwidth: float, sdpa: bool = True) 
         values["tflops"] = round(flops / values["us"] / 1e6, 1)
     if sdpa:
         values["sdpa_us"] = measure(inputs.sdpa_calls())["us"]
+        if shape.query_len > 1 and shape.dtype != "fp32":
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                values["flash_us"] = measure(inputs.sdpa_calls())["us"]
     report(what, shape, **values)
+
+
+def copy_bandwidth() -> float:
+    """Return how many bytes a second a large copy moves, read and written ones together, and print it."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    found = measure([lambda: target.copy_(source)] * 2)
+    bandwidth: float = 2 * source.numel() / found["us"] * 1e6
+    print(
+        json.dumps({"what": "copy", "bytes": source.numel(), **found, "bytes_per_second": round(bandwidth)}), flush=True
+    )
+    return bandwidth
 
 
 def decode_shapes() -> Iterator[Shape]:
     for heads in (MHA, GQA):
-        for num_seqs, context_len in ((32, 8192), *itertools.product((1, 32, 256), (64, 512))):
+        for num_seqs, context_len in ((32, 8192), (1, 8192), *itertools.product((1, 32, 256), (64, 512))):
             yield Shape(num_seqs, 1, context_len, *heads)
 
 
 def table(bandwidth: float) -> None:
     for shape in decode_shapes():
         attention_row("decode", shape, bandwidth)
-        attention_row("decode", Shape(**{**vars(shape), "cache": "int8"}), bandwidth, sdpa=False)
+        attention_row("engine", shape, bandwidth, sdpa=False)
+        for what in ("decode", "engine"):
+            attention_row(what, Shape(**{**vars(shape), "cache": "int8"}), bandwidth, sdpa=False)
     for heads in (MHA, GQA):
         attention_row("prefill", Shape(4, 2048, 2048, *heads), bandwidth)
         attention_row("prefill", Shape(4, 2048, 2048, *heads, cache="int8"), bandwidth, sdpa=False)
@@ -247,13 +268,12 @@ def sweep_one(shape: Shape, tiles: dict[Any, Any], candidates: Sequence[tuple[in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweep", choices=["decode", "prefill"])
-    parser.add_argument("--bandwidth", type=float, default=4.26e12, help="bytes a second that a large copy moves")
     options = parser.parse_args()
     print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}))
     if options.sweep:
         sweep(options.sweep)
     else:
-        table(options.bandwidth)
+        table(copy_bandwidth())
 
 
 if __name__ == "__main__":

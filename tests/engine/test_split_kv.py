@@ -112,7 +112,9 @@ def test_what_is_handed_on(
 
 
 def test_contexts_are_split_while_programs_are_few() -> None:
-    assert split_kv.num_splits(12, 512) == 512 // split_kv.PART
-    assert split_kv.num_splits(12, 1 << 20) == split_kv.PROGRAMS // 12
-    assert split_kv.num_splits(split_kv.PROGRAMS + 1, 1 << 20) == 1
-    assert split_kv.num_splits(0, 0) == 1
+    programs = split_kv.PROGRAMS[2]
+    assert split_kv.num_splits(12, 512, 2) == 512 // split_kv.PART
+    assert split_kv.num_splits(12, 1 << 20, 2) == programs // 12
+    assert split_kv.num_splits(12, 1 << 20, 1) == split_kv.PROGRAMS[1] // 12 > programs // 12
+    assert split_kv.num_splits(programs + 1, 1 << 20, 2) == 1
+    assert split_kv.num_splits(0, 0, 2) == 1
