@@ -8,8 +8,9 @@ A measurement is a CUDA graph of calls, replayed; each call reads another layer'
 the L2 cache, as in a model (`cold` says whether they do). `us` is the time of one call, the median over the replays,
 `p10` and `p90` its spread. `floor_us` is the time in which a large copy, measured first, moves the bytes that must be
 moved. `sdpa_us` is PyTorch's scaled_dot_product_attention on contiguous keys and values, by the backend that PyTorch
-chooses, `flash_us` by its flash backend. Rows called "decode" and "prefill" are of the kernels that chapter 5 teaches, "engine" of what the
-engine uses for decode: the same, or a context split over more programs, and INT8 read two numbers at a time.
+chooses, `flash_us` by its flash backend. Rows called "decode" and "prefill" are of the kernels that chapter 5
+teaches, "engine" of what the engine uses for decode: the same, or a context split over more programs, and INT8 read
+two numbers at a time.
 """
 
 from __future__ import annotations
