@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # By the bytes of a cached number: as many programs keep an H200 busy, a few on each of its 132 multiprocessors.
 PROGRAMS = {1: 1024, 2: 256, 4: 256}
 PART = 64  # keys that are worth a program of their own
+MOST_SPLITS = 64  # weighing more parts takes longer than it saves
 INT8_TILE = (32, 1, 5)  # as `DECODE_TILES`: small programs, so that many are under way while each unpacks
 ROW = 128  # bytes of a key or value that a program reads at least
 
@@ -211,7 +212,7 @@ def num_splits(num_programs: int, max_context_len: int, num_bytes: int) -> int:
 
     `num_bytes` are those of a cached number.
     """
-    return max(1, min(PROGRAMS[num_bytes] // max(1, num_programs), max_context_len // PART))
+    return max(1, min(PROGRAMS[num_bytes] // max(1, num_programs), max_context_len // PART, MOST_SPLITS))
 
 
 def paged_attention(

@@ -115,6 +115,7 @@ def test_contexts_are_split_while_programs_are_few() -> None:
     programs = split_kv.PROGRAMS[2]
     assert split_kv.num_splits(12, 512, 2) == 512 // split_kv.PART
     assert split_kv.num_splits(12, 1 << 20, 2) == programs // 12
-    assert split_kv.num_splits(12, 1 << 20, 1) == split_kv.PROGRAMS[1] // 12 > programs // 12
+    assert split_kv.num_splits(100, 1 << 20, 1) == split_kv.PROGRAMS[1] // 100 > programs // 100
+    assert split_kv.num_splits(1, 1 << 20, 1) == split_kv.MOST_SPLITS
     assert split_kv.num_splits(programs + 1, 1 << 20, 2) == 1
     assert split_kv.num_splits(0, 0, 2) == 1
