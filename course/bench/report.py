@@ -63,24 +63,16 @@ def grids(results: dict[str, Any]) -> list[Grid]:
             _first,
             ["°: from rounds apart, because a timed round hands out all tokens at its end."],
         ),
-        _by_requests(
-            results,
-            "shares",
-            "The host's share of the time (scheduling, assembly, reading) / the GPU's busy share",
-            _shares,
-            [
-                "Both from rounds apart, not timed; the GPU's busy time is set against the time of a timed round.",
-                "·: not to be seen from outside.",
-            ],
-        ),
+        _waiting(results),
         _ablations(results),
         _losses(results),
         _by_requests(
             results,
             "agreement",
-            "Against Hugging Face in float32: requests with its own greedy tokens to the end; the fewest tokens "
+            "Against Hugging Face in float32: texts with its own greedy tokens to the end; the fewest tokens "
             "before the first that is not its own; the largest log-probability given away (what is allowed)",
             _agreement,
+            ["A request has a text for each way in which the system continued it: one, if all rounds were the same."],
         ),
         _by_requests(
             results, "warm-up", "Seconds of the first, untimed round, in which what is left is compiled", _warm_up
@@ -165,12 +157,17 @@ def _best_peers(results: dict[str, Any]) -> Grid:
     return Grid("against", f"The {ours} against the fastest peers as shipped", head, rows, notes)
 
 
+def fastest(run: dict[str, Any], names: Iterable[str]) -> str | None:
+    """Return the fastest of these systems whose tokens hold, by its median rate; None if there is none."""
+    there = [name for name in names if run["compared"].get(name, {}).get("times")]
+    return max(there, key=lambda name: run["systems"][name]["tokens_per_second"]["median"], default=None)
+
+
 def _fastest(results: dict[str, Any], run: dict[str, Any], names: Iterable[str]) -> list[str]:
     """Return the title, the rate and the ratio of the fastest of these systems whose tokens hold."""
-    there = [name for name in names if run["compared"].get(name, {}).get("times")]
-    if not there:
+    name = fastest(run, names)
+    if name is None:
         return ["none", "", ""]
-    name = max(there, key=lambda name: run["systems"][name]["tokens_per_second"]["median"])
     rate = run["systems"][name]["tokens_per_second"]["median"]
     return [results["systems"][name]["title"], f"{rate:,.0f}", _times({"name": name}, run)]
 
@@ -198,7 +195,7 @@ def _decode_steps(results: dict[str, Any]) -> Grid:
     if not (found.rows and bandwidth and any(bounds)):
         return found
     notes += [
-        f"The floor: what such a step has to read, at the {bandwidth / 1e12:.2f} TB/s that a copy moved in this run. "
+        f"The floor: what such a step has to read, at the {bandwidth / 1e12:.2f} TB/s that a copy moved on this machine. "
         "Fp32 weights are held against their own.",
     ]
     row = ["the floor", *(f"{least * 1e6:,.1f}" if least else "" for least in bounds)]
@@ -304,11 +301,25 @@ def _first_seconds(figures: dict[str, Any]) -> dict[str, float] | None:
     return Spread.of(seen)._asdict() if seen else None
 
 
-def _shares(figures: dict[str, Any], run: dict[str, Any]) -> str:
-    host = [each["host"]["host"] for each in figures["observed"] if "host" in each]
-    busy = [figures["profile"]["busy_share"]] if "busy_share" in figures["profile"] else []
-    both = [f"{statistics.median(shares):.0%}" if shares else "·" for shares in (host, busy)]
-    return " / ".join(both) if host or busy else "·"
+def _waiting(results: dict[str, Any]) -> Grid:
+    """Return the host's share of each system that shows it, and the GPU's busy share in a run that was profiled."""
+
+    def cell(figures: dict[str, Any], run: dict[str, Any]) -> str:
+        host = [each["host"]["host"] for each in figures["observed"] if "host" in each]
+        busy = [figures["profile"]["busy_share"]] if "busy_share" in figures["profile"] else []
+        shown = [f"{statistics.median(shares):.0%}" if shares else "·" for shares in (host, busy)]
+        return " / ".join(shown if profiled else shown[:1]) if host or busy else "·"
+
+    profiled = any("busy_share" in each["profile"] for run in results["runs"] for each in run["systems"].values())
+    title = "The host's share of the time (scheduling, assembly, reading)"
+    if not profiled:
+        notes = ["From rounds apart, not timed. The GPU's busy share was not found in this run."]
+        return _by_requests(results, "shares", title, cell, notes)
+    notes = [
+        "Both from rounds apart, not timed; the GPU's busy time is set against the time of a timed round.",
+        "·: not to be seen from outside.",
+    ]
+    return _by_requests(results, "shares", f"{title} / the GPU's busy share", cell, notes)
 
 
 def _agreement(figures: dict[str, Any], run: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """What the page on the benchmark shows, made of the results files that the repository has: a fragment each.
 
-`docs/results/benchmark-h200.json` makes the chart and each table, `memory-h200.json` the table of memory. Where a file
-or what a table needs is missing, its fragments say so: a site can be built before anything is measured.
+`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `memory-h200.json` the table
+of memory. Where a file or what a table needs is missing, its fragments say so: a site can be built before anything is
+measured.
 """
 
 import json
@@ -10,7 +11,7 @@ from typing import Any
 
 from course.bench.chart import draw
 from course.bench.memory import lines_of
-from course.bench.report import TABLES, Grid, as_html, grids
+from course.bench.report import TABLES, Grid, as_html, fastest, grids
 from course.bench.results import SCHEMA
 from course.browser.output import ROOT
 
@@ -18,15 +19,17 @@ RESULTS = ROOT / "docs" / "results"
 TABLE, MEMORY = "benchmark-h200", "memory-h200"
 NOT_MEASURED = "*Not measured yet.*"
 NOT_SHOWN = "*This run has no such figures.*"
+GOAL = 8  # times the fastest vLLM
 
 
 def speed_fragments(folder: Path = RESULTS) -> dict[str, str]:
     """Return each fragment by its file's name; `ValueError` for a file that another version has written."""
-    names = [f"{TABLE}-{part}" for part in ("origin", "chart", *TABLES)] + [MEMORY]
+    names = [f"{TABLE}-{part}" for part in ("origin", "goal", "chart", *TABLES)] + [MEMORY]
     found = dict.fromkeys(names, NOT_MEASURED)
     if results := _read(folder / f"{TABLE}.json", "table"):
         found |= dict.fromkeys([name for name in names if name != MEMORY], NOT_SHOWN)
         found |= {f"{TABLE}-{grid.name}": as_html(grid, TABLE) for grid in [_origin(results), *grids(results)]}
+        found[f"{TABLE}-goal"] = _goal(results)
         found[f"{TABLE}-chart"] = draw(results, TABLE) or NOT_SHOWN
     if results := _read(folder / f"{MEMORY}.json", "memory"):
         found[MEMORY] = as_html(_memory(results), MEMORY)
@@ -56,8 +59,22 @@ def _origin(results: dict[str, Any]) -> Grid:
         ["prompts", f"{min(prompts)} to {max(prompts)} tokens, of seed {results['seed']}" if prompts else "unknown"],
         ["new tokens of each request", f"{results['new_tokens']}"],
         ["rounds", f"{results['num_rounds']}"],
+        ["to its end", "yes" if results["complete"] else "no: see below"],
     ]
-    return Grid("origin", f"What was measured on what: docs/results/{TABLE}.json", ["", ""], rows, [])
+    title = f"What was measured on what: docs/results/{TABLE}.json"
+    return Grid("origin", title, ["", ""], rows, results.get("notes", []))
+
+
+def _goal(results: dict[str, Any]) -> str:
+    """Return what was aimed at and where it was missed, by the medians; nothing in a run without vLLM."""
+    vllm = [name for name in results["systems"] if name.startswith("vllm")]
+    found = {run["workload"]["requests"]: (fastest(run, vllm), run["compared"]) for run in results["runs"]}
+    times = {each: compared[name]["times"]["median"] for each, (name, compared) in found.items() if name}
+    reached, missed = ([f"{each}" for each in times if (times[each] >= GOAL) is good] for good in (True, False))
+    if not times:
+        return NOT_SHOWN
+    parts = [f"{how} with {', '.join(which)}" for how, which in (("reached", reached), ("missed", missed)) if which]
+    return f"We aimed at {GOAL} times the fastest vLLM. By the medians this is {' and '.join(parts)} requests at once."
 
 
 def _memory(results: dict[str, Any]) -> Grid:

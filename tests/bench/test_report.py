@@ -285,7 +285,38 @@ def test_what_a_run_has_no_figures_for_is_said(tmp_path: Path, results: dict[str
     fragments = speed_fragments(tmp_path)
     assert fragments["benchmark-h200-against.md"].strip() == NOT_SHOWN
     assert fragments["benchmark-h200-ablations.md"].strip() == NOT_SHOWN
+    assert fragments["benchmark-h200-goal.md"].strip() == NOT_SHOWN
     assert "Hugging Face" in fragments["benchmark-h200-rates.md"]
+
+
+def test_a_run_that_was_cut_short_says_what_is_missing(tmp_path: Path, results: dict[str, Any]) -> None:
+    results |= {"complete": False, "copy_bandwidth": None, "notes": ["Cut short before <all> was measured."]}
+    for run in results["runs"]:
+        for figures in run["systems"].values():
+            figures["profile"] = {"why": "not asked for, or cut short"}
+    (tmp_path / "benchmark-h200.json").write_text(json.dumps(results), "utf-8")
+    fragments = speed_fragments(tmp_path)
+    assert "no: see below" in fragments["benchmark-h200-origin.md"]
+    assert "<li>Cut short before &lt;all&gt; was measured.</li>" in fragments["benchmark-h200-origin.md"]
+    [shares] = [grid for grid in grids(results) if grid.name == "shares"]
+    assert [row for row in shares.rows if row[0] == "fast engine"] == [["fast engine", *["12%"] * 4]]
+    assert "busy share was not found in this run" in shares.notes[0]
+    assert "the floor" not in [row[0] for grid in grids(results) if grid.name == "decode" for row in grid.rows]
+
+
+def test_the_goal_is_held_against_the_medians(tmp_path: Path, results: dict[str, Any]) -> None:
+    def said() -> str:
+        (tmp_path / "benchmark-h200.json").write_text(json.dumps(results), "utf-8")
+        return speed_fragments(tmp_path)["benchmark-h200-goal.md"].strip()
+
+    begins = "We aimed at 8 times the fastest vLLM. By the medians this is "
+    assert said() == begins + "reached with 1, 8, 64, 256 requests at once."
+    for run in results["runs"][1:3]:
+        run["compared"]["vllm"]["times"] = {"least": 7.0, "median": 7.99, "most": 9.0}
+    assert said() == begins + "reached with 1, 256 and missed with 8, 64 requests at once."
+    for run in results["runs"]:
+        run["compared"]["vllm"]["times"] = None  # its tokens do not hold
+    assert said() == NOT_SHOWN
 
 
 def test_a_memory_file_makes_its_fragment(tmp_path: Path) -> None:
@@ -308,7 +339,7 @@ def test_a_memory_file_makes_its_fragment(tmp_path: Path) -> None:
 
 def test_no_results_file_is_said_in_every_fragment(tmp_path: Path) -> None:
     fragments = speed_fragments(tmp_path)
-    assert len(fragments) == len(TABLES) + 3  # the chart, where it was measured, memory
+    assert len(fragments) == len(TABLES) + 4  # the goal, the chart, where it was measured, memory
     assert {text.strip() for text in fragments.values()} == {NOT_MEASURED}
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from course.bench.report import as_html, grids
 from course.bench.systems import SYSTEMS
-from course.browser.speed import NOT_MEASURED, NOT_SHOWN, RESULTS, speed_fragments
+from course.browser.speed import MEMORY, NOT_MEASURED, NOT_SHOWN, RESULTS, TABLE, speed_fragments
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "benchmark.md"
-MEASURED = RESULTS / "benchmark-h200.json"
+MEASURED, MEMORY_MEASURED = RESULTS / f"{TABLE}.json", RESULTS / f"{MEMORY}.json"
 # A number with a unit of what is measured: of time, speed, memory or a ratio.
 FIGURE = re.compile(r"\d[\d.,]*\s*(?:×|%|x\b|times\b|tokens/s|tokens a second|[µmn]s\b|seconds?\b|[KMGT]i?B\b|bytes\b)")
 
@@ -78,10 +77,16 @@ def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
             f"{each['requests']}",
             *(f"{us:,.1f}" for us in (each["before"]["us"], each["after"]["us"], each["floor_us"])),
             f"{each['after']['us'] / each['floor_us']:.2f}",
+            f"{each['goal']}" if each["goal"] else "",
+            f"{each['after']['us'] / each['floor_us'] * each['copy_gb_a_second'] / 4260:.2f}",
         ]
         for each in found["steps"]
     ]
-    assert [line for line in lines if len(line) == 6 and line[0] in ("64", "512")] == steps
+    assert [line for line in lines if len(line) == 8 and line[0] in ("64", "112", "512")] == steps
+    [sizes] = [line[1:] for line in lines if line[0].startswith("context 64")]
+    times = {(each["what"], f"{each['requests']}"): f"{each['us']:.1f}" for each in found["ideas"]}
+    for what in dict.fromkeys(what for what, _ in times):
+        assert [what, *(times.get((what, size), "") for size in sizes)] in lines
     for what, name in (("the engine's step", "engine"), ("replay alone", "replay")):
         assert [what, *(f"{each[name]['us']:.1f}" for each in found["gaps"])] in lines
     assert ["the gap", *(f"{each['engine']['us'] - each['replay']['us']:.1f}" for each in found["gaps"])] in lines
@@ -106,12 +111,14 @@ def results() -> dict[str, Any]:
     return found
 
 
-def test_the_file_is_a_whole_run_of_every_system(results: dict[str, Any]) -> None:
-    assert results["complete"]
+def test_the_file_has_all_rounds_of_every_system(results: dict[str, Any]) -> None:
     assert results["hardware"]["gpu"]
     assert results["commit"]
+    failed = {each["system"] for each in results["failures"]}
     assert set(results["systems"]) | set(results["not_run"]) >= {spec.name for spec in SYSTEMS}
     assert all(run["compared_with"] == "fast" for run in results["runs"])
+    ran = {name for run in results["runs"] for name in run["systems"]}
+    assert set(results["systems"]) - ran <= failed
     for run in results["runs"]:
         for name, figures in run["systems"].items():
             assert len(figures["rounds"]) == results["num_rounds"], name
@@ -119,16 +126,50 @@ def test_the_file_is_a_whole_run_of_every_system(results: dict[str, Any]) -> Non
             assert {each["new_tokens"] for each in figures["rounds"]} == {wanted}, name
 
 
-def test_the_page_shows_all_of_the_file(results: dict[str, Any]) -> None:
-    fragments = speed_fragments()
-    assert not [name for name, text in fragments.items() if NOT_MEASURED in text or NOT_SHOWN in text]
+def test_what_did_not_run_stands_on_the_page_with_its_reason(results: dict[str, Any]) -> None:
+    shown = built_text()
+    for each in (*results["not_run"].values(), *results["failures"]):
+        assert each["why"].strip()
+        assert plain(each["why"]) in shown
+    for each in results["failures"]:
+        assert results["systems"][each["system"]]["title"] in shown
+
+
+def test_what_a_run_that_was_cut_short_lacks_stands_on_the_page(results: dict[str, Any]) -> None:
+    shown = built_text()
+    assert results["complete"] or results["notes"]
+    for note in results.get("notes", []):
+        assert plain(note) in shown
+    assert ("to its end no: see below" in shown) is not results["complete"]
+    found = [figures["profile"] for run in results["runs"] for figures in run["systems"].values()]
+    unprofiled = not any("busy_share" in each for each in found)
+    assert ("The GPU's busy share was not found in this run." in shown) is unprofiled
+    if unprofiled:
+        assert not results["complete"]
+        assert any("busy share" in note for note in results["notes"])
+    assert (NOT_MEASURED.strip("*") in shown) is not MEMORY_MEASURED.is_file()
+
+
+def plain(html: str) -> str:
+    """Return text without tags, its white space as single spaces."""
+    return " ".join(unescape(re.sub(r"<[^>]+>|\s+", " ", html)).split())
+
+
+def built_text() -> str:
     built = ROOT / "site" / "benchmark" / "index.html"
     if not built.is_file():
         pytest.fail("the site is not built: run `make site`", pytrace=False)
-    text = unescape(re.sub(r"<[^>]+>|\s+", " ", built.read_text("utf-8")))
-    for grid in grids(results):
-        made = unescape(re.sub(r"<[^>]+>|\s+", " ", as_html(grid, "benchmark-h200")))
-        assert " ".join(made.split()) in " ".join(text.split()), grid.title
+    return plain(built.read_text("utf-8"))
+
+
+def test_the_page_shows_all_of_the_file(results: dict[str, Any]) -> None:
+    fragments = speed_fragments()
+    empty = [name for name, text in fragments.items() if NOT_MEASURED in text or NOT_SHOWN in text]
+    assert empty == ([] if MEMORY_MEASURED.is_file() else [f"{MEMORY}.md"])
+    shown = built_text()
+    for name, text in fragments.items():
+        if not name.startswith(f"{TABLE}-chart"):  # of the chart, a screen reader's text is in a tag of its own
+            assert plain(text).strip("*") in shown, name
 
 
 def test_an_unmeasured_page_says_so() -> None:
