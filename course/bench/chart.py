@@ -19,7 +19,7 @@ LINE = 15  # between two names
 FAMILIES = ("ours", "vllm", "hf", "ctranslate2")  # by which a line is dashed and coloured; the systems' names begin so
 MARKS = (  # around 0, 0
     "M-4-4h8v8h-8z", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0", "M0-5 5 4H-5z", "M0-6 5 0 0 6-5 0z", "M0 5 5-4H-5z",
-    "M-1.5-6h3v12h-3z", "M-6-1.5h12v3h-12z",
+    "M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z", "M-6-1.5h12v3h-12z",
 )  # fmt: skip
 
 
