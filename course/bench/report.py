@@ -195,8 +195,8 @@ def _decode_steps(results: dict[str, Any]) -> Grid:
     if not (found.rows and bandwidth and any(bounds)):
         return found
     notes += [
-        f"The floor: what such a step has to read, at the {bandwidth / 1e12:.2f} TB/s that a copy moved on this machine. "
-        "Fp32 weights are held against their own.",
+        f"The floor: what such a step has to read, at the {bandwidth / 1e12:.2f} TB/s that a copy moved on this "
+        "machine. Fp32 weights are held against their own.",
     ]
     row = ["the floor", *(f"{least * 1e6:,.1f}" if least else "" for least in bounds)]
     title = "Microseconds a decode step; how many times the floor (the least to the most)"

@@ -1,8 +1,8 @@
 """What the page on the benchmark shows, made of the results files that the repository has: a fragment each.
 
-`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `memory-h200.json` the table
-of memory. Where a file or what a table needs is missing, its fragments say so: a site can be built before anything is
-measured.
+`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `memory-h200.json` the
+table of memory. Where a file or what a table needs is missing, its fragments say so: a site can be built before
+anything is measured.
 """
 
 import json

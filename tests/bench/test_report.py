@@ -292,8 +292,8 @@ def test_what_a_run_has_no_figures_for_is_said(tmp_path: Path, results: dict[str
 def test_a_run_that_was_cut_short_says_what_is_missing(tmp_path: Path, results: dict[str, Any]) -> None:
     results |= {"complete": False, "copy_bandwidth": None, "notes": ["Cut short before <all> was measured."]}
     for run in results["runs"]:
-        for figures in run["systems"].values():
-            figures["profile"] = {"why": "not asked for, or cut short"}
+        for system in run["systems"].values():
+            system["profile"] = {"why": "not asked for, or cut short"}
     (tmp_path / "benchmark-h200.json").write_text(json.dumps(results), "utf-8")
     fragments = speed_fragments(tmp_path)
     assert "no: see below" in fragments["benchmark-h200-origin.md"]

@@ -11,9 +11,7 @@ from playwright.sync_api import Locator, expect
 from course.browser.speed import RESULTS, TABLE
 from tests.browser.conftest import NEXT_FRAME, Visit
 
-pytestmark = pytest.mark.skipif(
-    not (RESULTS / f"{TABLE}.json").is_file(), reason="nothing is measured yet"
-)
+pytestmark = pytest.mark.skipif(not (RESULTS / f"{TABLE}.json").is_file(), reason="nothing is measured yet")
 PHONE = {"width": 390, "height": 800}
 
 
