@@ -78,10 +78,12 @@ class Table:
             self._runs.append(self._measure(workload))
             yield self.record(complete=False)
         self._measure_bandwidth()
+        yield self.record(complete=False)
         # At the very end: a process in which the profiler has run once may launch more slowly ever after.
         for requests, run in zip(self._plan.requests, self._runs, strict=False):
             if self._plan.profiled is None or requests in self._plan.profiled:
                 self._profile(make_workload(requests, self._plan.new_tokens, self._vocabulary()), run["systems"])
+                yield self.record(complete=False)
         yield self.record(complete=True)
 
     def record(self, *, complete: bool) -> dict[str, Any]:
