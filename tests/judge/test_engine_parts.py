@@ -1,13 +1,16 @@
 """The parts of an engine, put together and run in this process: what `engine`, `parity` and `bench` have in common."""
 
 import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from course import emulator
 from course.assembly import parts
 from course.assembly.tasks import Tasks
 from course.judge.exercise import Exercise, load_exercises
@@ -15,6 +18,16 @@ from course.judge.stub import reference_source
 
 MODEL = str(Path(__file__).resolve().parents[2] / "course" / "model")
 SETTINGS = {"model": MODEL, "scratch": None, "device": "cpu", "dtype": "float32", "kv_dtype": None, "block_size": 16}
+
+
+@pytest.fixture(autouse=True)
+def real_triton() -> Iterator[None]:
+    """An engine's process has no emulator; this one has, once a test in it has judged a kernel."""
+    emulated = isinstance(sys.modules.get("triton"), emulator.language.Module)
+    emulator.uninstall()
+    yield
+    if emulated:
+        emulator.install()
 
 
 class Child:
