@@ -28,6 +28,7 @@ import torch.nn.functional as F
 import triton
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from course.bench.workers.truth import copy_bandwidth
 from solutions import split_kv, triton_attention, triton_slot_write
 from solutions.kv_cache import KVCache
 
@@ -186,26 +187,6 @@ def attention_row(what: str, shape: Shape, bandwidth: float, sdpa: bool = True) 
     report(what, shape, **values)
 
 
-def copy_bandwidth() -> float:
-    """Return how many bytes a second a large copy moves, read and written ones together, and print it.
-
-    Not by `measure`: in a graph, a copy is done by the copy engine, which is slower.
-    """
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    times = []
-    for _ in range(12):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        target.copy_(source)
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / 1000)
-    bandwidth = 2 * source.numel() / statistics.median(times)
-    report("copy", None, bytes=source.numel(), bytes_per_second=round(bandwidth))
-    return bandwidth
-
-
 def decode_shapes() -> Iterator[Shape]:
     for heads in (MHA, GQA):
         for num_seqs, context_len in ((32, 8192), (1, 8192), *itertools.product((1, 32, 256), (64, 512))):
@@ -282,7 +263,9 @@ def main() -> None:
     if options.sweep:
         sweep(options.sweep)
     else:
-        table(copy_bandwidth())
+        bandwidth = copy_bandwidth()
+        report("copy", None, bytes_per_second=round(bandwidth))
+        table(bandwidth)
 
 
 if __name__ == "__main__":
