@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from course.judge.exercise import load_exercises
 from course.judge.stub import exercise_solution
+from tests.browser.conftest import NEXT_FRAME
 
 pytestmark = pytest.mark.browser
 
@@ -98,6 +99,20 @@ def test_no_sideways_scroll_on_a_phone(visit_with, path):
     visit.open(path)
     visit.page.wait_for_load_state("networkidle")
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize(("chapter", "width"), [(4, 390), (5, 1280)])
+def test_nothing_moves_as_an_editor_comes_into_view(visit_with, chapter, width):
+    visit = visit_with(viewport={"width": width, "height": 800})
+    visit.open_chapter(chapter)
+    benches = visit.page.locator("course-exercise .bench")
+    heights = "all => all.map((each) => each.getBoundingClientRect().height)"
+    before = benches.evaluate_all(heights)
+    for bench in benches.all():
+        for line in (bench.locator(".cm-line").first, bench.locator(".cm-line").last):
+            line.scroll_into_view_if_needed()
+            visit.page.evaluate(NEXT_FRAME)
+    assert benches.evaluate_all(heights) == before
 
 
 def test_a_verdict_fits_a_phone(visit_with):

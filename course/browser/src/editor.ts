@@ -3,7 +3,7 @@
 import { autocompletion, closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
-import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { bracketMatching, forceParsing, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState } from "@codemirror/state";
 import {
   drawSelection,
@@ -31,6 +31,8 @@ export interface EditorOptions {
 
 /** Pixels of the window that the site's header and the bar with Check cover: the cursor keeps out of them. */
 const COVERED = { top: 64, bottom: 72 };
+/** Milliseconds that may go by before an editor is drawn, for reading its code: a page of it takes a few. */
+const PARSING = 500;
 
 export class Editor {
   readonly #view: EditorView;
@@ -72,6 +74,8 @@ export class Editor {
         ],
       }),
     });
+    drawAllOf(this.#view);
+    forceParsing(this.#view, options.code.length, PARSING); // how far a wrapped line hangs depends on what it is
     // The site's one-letter shortcuts (search and the like) are not for someone who types code.
     options.host.addEventListener("keydown", (event) => event.stopPropagation());
   }
@@ -97,4 +101,15 @@ export class Editor {
   destroy(): void {
     this.#view.destroy();
   }
+}
+
+/**
+ * Draw every line, those outside of the window too.
+ *
+ * CodeMirror draws what is near the window and guesses the height of the rest, for documents that are too long to draw.
+ * Ours have a page or two, and a wrong guess moves everything below as the editor comes into view: a click that is under
+ * way then misses. CodeMirror has no option for this; the flag is what it sets itself while a page is printed.
+ */
+function drawAllOf(view: EditorView): void {
+  (view as unknown as { viewState: { printing: boolean } }).viewState.printing = true;
 }
