@@ -418,7 +418,8 @@ class Plan(NamedTuple):
     head: Cut
 
 
-# Found on an H200 with GPT-2 small at contexts of 64, 112 and 512; a batch takes the plan of the next larger size.
+# Found on an H200 with GPT-2 small at contexts of 64, 112 and 512; a batch takes the plan of the next larger size. On a
+# GPU with less shared memory products take fewer stages, and attention smaller tiles.
 SHORT = 128
 PLANS = {
     1: Plan(
@@ -431,7 +432,7 @@ PLANS = {
         Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
     8: Plan(
-        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 8, True, 3), Attend(512, 8, True, 3, 1),
+        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 8, True, 3), Attend(512, 8, True, 3, 1, 1),
         Cut(8, 16, 3, 1, 1), Cut(8, 16, 1, 2, 3, 2), Cut(8, 32, 4, 2, 2, 2), Norm(8, 1),
         Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
@@ -528,6 +529,7 @@ class FusedDecoder:
         self.device = weights.wte.device
         self.max_rows, self.max_steps = max_rows, max_steps
         self.uses_pdl = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (9, 0)
+        self.shared_memory = _shared_memory(self.device)
         self.linears = [_fold_layer(layer) for layer in weights.layers]
         self.head = _fold_head(weights)
         width, inner = config.n_embd, 4 * config.n_embd
@@ -664,22 +666,38 @@ class FusedDecoder:
         """Launch a product. `inputs` are what to multiply and, where it is to be normed, the number of SQUARES."""
         (num_outputs, width), (x, squares) = linear.weight.shape, inputs
         depth = width // max(1, cut.splits)
+        step = min(cut.step, depth)
+        stages = min(cut.stages, self._room(step * (cut.rows + cut.outputs))) if step else 0
         self._launch(
             product_kernel, (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, max(1, cut.splits)), cut.warps,
             cut.begin, x, *linear, out, self.squares, self.best_tokens, size,
             self.config.vocab_size if best else num_outputs, self.config.layer_norm_epsilon, width, depth,
-            part_of(depth), cut.rows, cut.outputs, cut.slices, min(cut.step, depth), cut.stages, cut.swap,
+            part_of(depth), cut.rows, cut.outputs, cut.slices, step, stages, cut.swap,
             squares, gelu, add, partial, best,
         )  # fmt: skip
 
     def _attend(self, index: int, size: int, cut: Attend) -> None:
         layer = self.cache.layer(index)
         heads, head_dim = self.config.n_head, self.config.head_dim
+        most = self._room(2 * head_dim * cut.stages)  # keys and values
+        tile = min(cut.tile, 1 << most.bit_length() - 1)
         self._launch(
             attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.entries,
             self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.entries.stride(0), *layer.keys.stride()[:3],
-            heads, head_dim, self.cache.block_size, cut.tile, cut.dot, cut.stages, cut.ahead,
+            heads, head_dim, self.cache.block_size, tile, cut.dot, cut.stages, cut.ahead,
         )  # fmt: skip
+
+    def _room(self, numbers: int) -> int:
+        """Return how many times that many numbers of two bytes fit into a program's shared memory, at least once."""
+        return max(1, self.shared_memory // (2 * numbers))
+
+
+def _shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that one program may have: fewer than an H200's on most GPUs."""
+    if device.type != "cuda":
+        return 1 << 30
+    limit: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return limit
 
 
 def part_of(depth: int) -> int:

@@ -4,8 +4,9 @@
     python -m tests.engine.compile_kernels --all      # every variant that the launchers can choose
 
 The launchers decide what is compiled: they are called on small tensors with a recorder in the place of each kernel, so
-tile sizes, types and what Triton specialises on (a stride of 1, a multiple of 16) are those of a real launch. Run it as
-a program: a process in which Triton interprets cannot compile.
+tile sizes, types and what Triton specialises on (a stride of 1, a multiple of 16) are those of a real launch. A variant
+may launch several kernels; what is said of it holds for all of them. Run it as a program: a process in which Triton
+interprets cannot compile.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from solutions import fused_decode, split_kv
+from solutions.kv_cache import KVCache
+from solutions.weights import GPT2Config, random_weights
 from tests.engine.cases import make_case
 from tests.engine.planting import load
 
@@ -46,23 +50,36 @@ POINTERS = {
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
+# The fused step is compiled for the GPU that its plans were found on, and for the least shared memory that one has.
+FUSED = {"fused-1": 1, "fused-8": 8, "fused-16": 16, "fused-256": 256}
+FUSED_ARCHITECTURES = (89, 90)
+
+
 @dataclass
 class Recorder:
-    """Stands in for a kernel and keeps what it is launched with."""
+    """Stands in for a kernel and keeps what it is launched with, once."""
 
     kernel: Any
-    launches: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    launches: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *args, **options: self.launches.append((args, options))
+        return self._launch
 
-    def compile(self, arch: int) -> Any:
-        """Compile the last launch for a compute capability (90 is 9.0)."""
-        args, options = self.launches[-1]
+    def _launch(self, *args: Any, **options: Any) -> None:
+        numbers = [each.dtype if isinstance(each, torch.Tensor) else each for each in args]
+        self.launches[str((numbers, options))] = (args, options)
+
+    def compile(self, arch: int) -> list[Any]:
+        """Compile what was launched for a compute capability (90 is 9.0)."""
+        return [self._compile(arch, *launch) for launch in self.launches.values()]
+
+    def _compile(self, arch: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         signature: dict[str, str] = {}
         constants: dict[tuple[int, ...], Any] = {}
         attributes: dict[tuple[int, ...], Any] = {}
         for index, (parameter, value) in enumerate(zip(self.kernel.params, args, strict=True)):
+            if parameter.name == "ASM":  # the launcher looks whether its tensors are on a GPU
+                value = True
             if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1):
                 signature[parameter.name] = "constexpr"
                 constants[(index,)] = value
@@ -81,7 +98,7 @@ class Recorder:
 class Variant:
     """One choice of the launchers. `query` is the model's dtype, `cache` the KV cache's."""
 
-    kernel: str  # decode, prefill or write
+    kernel: str  # decode, split, prefill, write, or one of FUSED
     query: str
     cache: str
     head_dim: int
@@ -97,40 +114,59 @@ def variants(everything: bool) -> Iterator[Variant]:
         ("decode", "fp16", "fp16", 64),
         ("decode", "bf16", "int8", 80),
         ("decode", "fp32", "fp32", 80),
+        ("split", "fp16", "fp16", 64),
+        ("split", "fp16", "int8", 64),
+        ("split", "bf16", "int8", 80),
         ("prefill", "fp16", "fp16", 80),
         ("prefill", "bf16", "int8", 64),
         ("prefill", "fp32", "fp32", 64),
         ("write", "fp16", "fp16", 64),
         ("write", "bf16", "int8", 80),
+        *((kernel, "fp16", "fp16", 64) for kernel in FUSED),
     ):
         yield Variant(kernel, query, cache, head_dim, 16)
     if everything:
         for kernel, query, head_dim, block_size in itertools.product(
-            ("decode", "prefill", "write"), ("fp16", "bf16", "fp32"), (32, 64, 80, 96, 128), (8, 16, 256)
+            ("decode", "split", "prefill", "write"), ("fp16", "bf16", "fp32"), (32, 64, 80, 96, 128), (8, 16, 256)
         ):
             for cache in {query, "int8", "fp16"}:
                 yield Variant(kernel, query, cache, head_dim, block_size)
 
 
-def record(variant: Variant, attention: ModuleType, slot_write: ModuleType) -> Recorder:
-    """Call the launcher and return the recorder of the kernel that it launched."""
+def record(variant: Variant, arch: int, attention: ModuleType, slot_write: ModuleType) -> list[Recorder]:
+    """Call the launcher and return the recorders of the kernels that it launched."""
     recorders = []
-    for module in (attention, slot_write):
+    for module in (attention, slot_write, split_kv, fused_decode):
         for name in [name for name in vars(module) if name.endswith("_kernel")]:
             kernel = getattr(module, name)
             setattr(module, name, Recorder(kernel.kernel if isinstance(kernel, Recorder) else kernel))
             recorders.append(getattr(module, name))
-    query_len = 1 if variant.kernel == "decode" else 5
+    if variant.kernel in FUSED:
+        launch_fused(FUSED[variant.kernel], arch)
+        return [each for each in recorders if each.launches]
+    query_len = 5 if variant.kernel == "prefill" else 1
+    longest = 20 if variant.kernel != "split" else 2 * split_kv.PART
     sizes = {"head_dim": variant.head_dim, "block_size": variant.block_size}
-    case = make_case([9, 20], [1, query_len], dtype=DTYPES[variant.query], cache_dtype=DTYPES[variant.cache], **sizes)
+    cache_dtype = DTYPES[variant.cache]
+    case = make_case([9, longest], [1, query_len], dtype=DTYPES[variant.query], cache_dtype=cache_dtype, **sizes)
     if variant.kernel == "write":
         touched = torch.zeros(2, 4, dtype=torch.int32)
         new = torch.zeros(9, 2, variant.head_dim, dtype=DTYPES[variant.query])
         slot_write.write_kv(new, new.clone(), case.cache, torch.arange(9), touched)
     else:
-        case.run(attention)
-    (launched,) = (each for each in recorders if each.launches)
-    return launched
+        case.run(split_kv if variant.kernel == "split" else attention)
+    return [each for each in recorders if each.launches]
+
+
+def launch_fused(size: int, arch: int) -> None:
+    """Launch a decode step of GPT-2 small, but for the number of its layers and words, as on that GPU."""
+    config = GPT2Config(vocab_size=1000, n_positions=1024, n_embd=768, n_layer=1, n_head=12)
+    cache = KVCache(1, 1, 16, config.n_head, config.head_dim, torch.float16, "cpu")
+    weights = random_weights(config, 0, torch.float16, "cpu")
+    decoder = fused_decode.FusedDecoder(config, weights, cache, max_rows=size, max_steps=1)
+    decoder.uses_pdl, decoder.shared_memory = arch >= 90, SHARED_LIMIT[arch]
+    for long in (False, True):
+        decoder._step(size, long)
 
 
 def compile_one(job: tuple[Variant, int], attention: Path, slot_write: Path) -> dict[str, Any]:
@@ -138,14 +174,16 @@ def compile_one(job: tuple[Variant, int], attention: Path, slot_write: Path) -> 
     variant, arch = job
     result: dict[str, Any] = {"variant": str(variant), "arch": arch, "triton": triton.__version__}
     try:
-        compiled = record(variant, _load(attention), _load(slot_write)).compile(arch)
+        recorders = record(variant, arch, _load(attention), _load(slot_write))
+        compiled = [kernel for each in recorders for kernel in each.compile(arch)]
     except Exception as error:
         return result | {"error": f"{type(error).__name__}: {error}"}
-    ptx = compiled.asm["ptx"]
+    ptx = "".join(each.asm["ptx"] for each in compiled)
     return result | {
-        "shared": compiled.metadata.shared,
+        "kernels": len(compiled),
+        "shared": max(each.metadata.shared for each in compiled),
         "limit": SHARED_LIMIT[arch],
-        "cubin": len(compiled.asm["cubin"]),
+        "cubin": min(len(each.asm["cubin"]) for each in compiled),
         "tf32": "tf32" in ptx,
         "tensor_cores": any(each in ptx for each in ("mma.sync", "wgmma.mma", "tcgen05.mma")),
     }
@@ -165,7 +203,11 @@ def main() -> None:
     parser.add_argument("--slot-write", type=Path, default=Path("solutions/triton_slot_write.py"))
     options = parser.parse_args()
     chosen = dict.fromkeys(each for each in variants(options.all) if str(each).startswith(options.only))
-    jobs = list(itertools.product(chosen, options.arch))
+    jobs = [
+        (variant, arch)
+        for variant, arch in itertools.product(chosen, options.arch)
+        if variant.kernel not in FUSED or arch in FUSED_ARCHITECTURES
+    ]
     work = functools.partial(compile_one, attention=options.attention, slot_write=options.slot_write)
     torch.set_num_threads(1)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
