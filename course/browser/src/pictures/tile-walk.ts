@@ -70,8 +70,9 @@ function decodePrograms(contextLen: number): Program[] {
 
 function prefillPrograms(contextLen: number, newTokens: number): Program[] {
   const first = contextLen - newTokens;
+  const last = Math.ceil(newTokens / QUERIES) - 1; // the last tile is the first program's
   return range(0, newTokens, QUERIES).map((row) => ({
-    id: `(0, ${row / QUERIES}, 0)`,
+    id: `(0, 0, ${last - row / QUERIES})`,
     what: `query head 0, tile ${row / QUERIES} of the new tokens, sequence 0`,
     firstRow: row,
     rows: Math.min(QUERIES, newTokens - row),
