@@ -41,10 +41,11 @@ def walk(context_len: int, new_tokens: int, block_size: int, tile: int) -> list[
     """Return what each program loads, one step a tile, as the kernels' loops have it."""
     steps = []
     decodes = new_tokens == 1
-    for number in range(2 if decodes else -(-new_tokens // QUERIES)):
+    count = 2 if decodes else -(-new_tokens // QUERIES)
+    for number in range(count):
         first = context_len - new_tokens + number * QUERIES
         limit = context_len if decodes else min(first + QUERIES, context_len)
-        program = f"({number}, 0)" if decodes else f"(0, {number}, 0)"
+        program = f"({number}, 0)" if decodes else f"(0, 0, {count - 1 - number})"  # the last tile starts first
         for start in range(0, limit, tile):
             last = min(start + tile, limit) - 1
             entries = sorted({position // block_size for position in range(start, last + 1)})
