@@ -1,5 +1,6 @@
 """Pictures that move, and the quizzes: what they say is what Python says, by mouse, by keyboard and by ear."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -676,7 +677,7 @@ def test_axe_finds_nothing(visit, tag):
         visit.page.locator("course-quiz").nth(quiz).get_by_role("radio").nth(option).click()
     visit.page.evaluate("document.querySelectorAll('.md-content details').forEach(fold => { fold.open = true; })")
     visit.page.add_script_tag(path=NODE_MODULES / "axe-core" / "axe.min.js")
-    for viewport, scheme in (({"width": 1280, "height": 900}, "default"), (PHONE, "slate")):
+    for viewport, scheme in itertools.product([{"width": 1280, "height": 900}, PHONE], ["default", "slate"]):
         visit.page.set_viewport_size(viewport)
         body = visit.page.locator("body")
         if body.get_attribute("data-md-color-scheme") != scheme:

@@ -29,16 +29,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from course.judge.console.compiled import SHARED_LIMIT
 from solutions import fused_decode, split_kv
 from solutions.kv_cache import KVCache
 from solutions.weights import GPT2Config, random_weights
 from tests.engine.cases import make_case
 from tests.engine.planting import load
 
-KB = 1024
-# Shared memory that one block may ask for, by compute capability (CUDA C++ Programming Guide, "Technical Specifications
-# per Compute Capability").
-SHARED_LIMIT = {80: 163 * KB, 86: 99 * KB, 89: 99 * KB, 90: 227 * KB, 100: 227 * KB, 120: 99 * KB}
 POINTERS = {
     torch.float32: "*fp32",
     torch.float16: "*fp16",
@@ -143,9 +140,15 @@ def record(variant: Variant, arch: int, attention: ModuleType, slot_write: Modul
             recorders.append(getattr(module, name))
     if variant.kernel in FUSED:
         launch_fused(FUSED[variant.kernel], arch)
-        return [each for each in recorders if each.launches]
+    else:
+        launch_part(variant, attention, slot_write)
+    return [each for each in recorders if each.launches]
+
+
+def launch_part(variant: Variant, attention: ModuleType, slot_write: ModuleType) -> None:
+    """Call an attention or a slot write on a small batch."""
     query_len = 5 if variant.kernel == "prefill" else 1
-    longest = 20 if variant.kernel != "split" else 2 * split_kv.PART
+    longest = 2 * split_kv.PART if variant.kernel == "split" else 20
     sizes = {"head_dim": variant.head_dim, "block_size": variant.block_size}
     cache_dtype = DTYPES[variant.cache]
     case = make_case([9, longest], [1, query_len], dtype=DTYPES[variant.query], cache_dtype=cache_dtype, **sizes)
@@ -155,7 +158,6 @@ def record(variant: Variant, arch: int, attention: ModuleType, slot_write: Modul
         slot_write.write_kv(new, new.clone(), case.cache, torch.arange(9), touched)
     else:
         case.run(split_kv if variant.kernel == "split" else attention)
-    return [each for each in recorders if each.launches]
 
 
 def launch_fused(size: int, arch: int) -> None:

@@ -31,7 +31,7 @@ export interface EditorOptions {
 
 /** Pixels of the window that the site's header and the bar with Check cover: the cursor keeps out of them. */
 const COVERED = { top: 64, bottom: 72 };
-/** Milliseconds that may go by before an editor is drawn, for reading its code: a page of it takes a few. */
+/** Milliseconds that may go by, before an editor is drawn, for reading its code. */
 const PARSING = 500;
 
 export class Editor {
