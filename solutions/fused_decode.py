@@ -104,10 +104,9 @@ def product_kernel(
     is_row = row[:, None] < M
     if ADD:
         old = tl.load(out, mask=is_row, other=0.0).to(tl.float32)
-    if SQUARES and ROWS > 1:
-        squares = tl.zeros([ROWS], tl.float32)
-        for part in tl.static_range(SQUARES):
-            squares += tl.load(squares_ptr + part * M + row)
+    if SQUARES and ROWS > 1:  # asked for now and added up after the product, which need not wait for them
+        part = tl.arange(0, triton.next_power_of_2(SQUARES))[:, None]
+        squares = tl.load(squares_ptr + part * M + row[None, :], mask=part < SQUARES, other=0.0)
     if STEP:
         acc = multiply(x_ptr, weight_ptr, row, output, split * DEPTH, K, DEPTH, ROWS, OUTPUTS, STEP, STAGES, SWAP)
     elif ROWS == 1:
@@ -129,7 +128,7 @@ def product_kernel(
             sliced = tl.dot(tl.load(inputs + 2 * PART), tl.permute(weight_2, (0, 2, 1)), sliced)
         acc = tl.sum(sliced, 0)
     if SQUARES and ROWS > 1:
-        acc *= tl.rsqrt(squares / K + epsilon)[:, None]
+        acc *= tl.rsqrt(tl.sum(squares, 0) / K + epsilon)[:, None]
     if not PARTIAL:
         acc += bias[None, :]
     if GELU:
