@@ -590,12 +590,11 @@ class FusedDecoder:
             done.record()
         return Turn(read, num_rows, done)
 
-    def choose(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the best next token of each row of a model's last hidden states, `[rows, E]`.
+    def choose(self, normed: torch.Tensor) -> torch.Tensor:
+        """Return the best next token of each row of last hidden states, `[rows, E]`, at mean 0 and variance 1.
 
         The vocabulary is padded, and the padding left out of the choice: a matrix of odd size is multiplied far slower.
         """
-        normed = F.layer_norm(hidden, hidden.shape[1:], eps=self.config.layer_norm_epsilon)
         logits = torch.addmm(self.head.bias.to(normed.dtype), normed, self.head.weight.T)
         return logits[:, : self.config.vocab_size].argmax(-1)
 

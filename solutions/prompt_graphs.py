@@ -1,6 +1,6 @@
-"""The model's own pass as CUDA graphs, for steps with prompts.
+"""The pass over prompts as CUDA graphs.
 
-Such a step has some 150 kernels, and launching them takes the host longer than running them takes the GPU. A graph is
+Such a step has some 100 kernels, and launching them takes the host longer than running them takes the GPU. A graph is
 replayed in one call. It is recorded for sizes, and a step takes the smallest that holds it: rows and sequences that it
 does not fill are padding, which the kernels skip.
 """
@@ -17,6 +17,7 @@ import torch
 
 from solutions.batch import Batch, Row
 from solutions.cuda_graphs import Graphs, Staged, flatten
+from solutions.prompt_pass import PromptPass
 
 if TYPE_CHECKING:
     from solutions.fused_decode import FusedDecoder
@@ -46,7 +47,8 @@ class PromptGraphs:
         max_step_tokens: int,
         graphs: Graphs,
     ) -> None:
-        self.model, self.caches, self.decoder, self.tokens = model, caches, decoder, decoder.tokens
+        self.caches, self.decoder, self.tokens = caches, decoder, decoder.tokens
+        self.forward = PromptPass(model, decoder).forward
         self.block_size, self.graphs = block_size, graphs
         self.table_width: int = -(-model.config.n_positions // block_size)
         most = Size(max_step_tokens, len(self.tokens), model.config.n_positions)
@@ -123,5 +125,5 @@ class PromptGraphs:
         with torch.inference_mode():
             given = batch.tokens
             fed = torch.where(given < 0, self.tokens[(~given).clamp(min=0)], given)
-            hidden = self.model.forward(dataclasses.replace(batch, tokens=fed), self.caches)
-            self.tokens[: len(batch.sample_rows)].copy_(self.decoder.choose(hidden[batch.sample_rows]))
+            normed = self.forward(dataclasses.replace(batch, tokens=fed), self.caches)
+            self.tokens[: len(batch.sample_rows)].copy_(self.decoder.choose(normed[batch.sample_rows]))

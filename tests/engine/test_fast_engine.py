@@ -40,6 +40,7 @@ class Decoder(Device):
     def __init__(self, config: Any, weights: Any, cache: Any, max_rows: int, max_steps: int, graphs: Any) -> None:
         super().__init__(max_rows)
         self.max_steps = max_steps
+        self.linears: list[Any] = []
 
     def launch(self, entries: Sequence[Entry], num_steps: int) -> Turn:
         assert 0 < num_steps <= self.max_steps
@@ -138,7 +139,7 @@ class Recorder(Graphs):
 def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
     """Return graphs of steps of up to 600 tokens of 100 sequences, and a list that takes what each would compute."""
     model = SimpleNamespace(config=GPT2Config(n_positions=256))
-    decoder: Any = SimpleNamespace(tokens=torch.zeros(100, dtype=torch.int32))
+    decoder: Any = SimpleNamespace(tokens=torch.zeros(100, dtype=torch.int32), linears=[])
     prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
     batches: list[Batch] = []
     prompts._pass = batches.append  # type: ignore[assignment, method-assign]
