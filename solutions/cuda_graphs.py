@@ -1,19 +1,17 @@
 """CUDA graphs: what takes the host many launches is recorded once and repeated with one.
 
-A graph reads and writes the same tensors each time. `Staged` brings it the numbers of a step in one copy.
+A graph reads and writes the same tensors each time. `Staged` brings it the numbers of a step in one copy, as they come:
+laying them out is a kernel's work, since the host's time counts until the first token.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 class Graphs:
@@ -45,31 +43,31 @@ class Graphs:
 
 
 class Staged:
-    """A tensor of numbers that the host writes and graphs read.
+    """Up to `most` numbers that the host sends and graphs read.
 
     They are written to memory that the GPU can fetch by itself, in two places in turn: it may have to fetch the numbers
     of one turn still while the host writes those of the next.
     """
 
-    def __init__(self, *shape: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.there = torch.zeros(shape, dtype=dtype, device=device)
-        self._here = [torch.zeros(shape, dtype=dtype, pin_memory=device.type == "cuda") for _ in range(2)]
+    def __init__(self, most: int, device: torch.device) -> None:
+        self.there = torch.zeros(most, dtype=torch.int32, device=device)
+        self._places = [_Place(self.there) for _ in range(2)]
 
-    def begin(self) -> Integers:
-        """Return where the numbers of the next turn are to be written. It holds those of an earlier one."""
-        self._here.reverse()
-        here: Integers = self._here[0].numpy()
-        return here
-
-    def send(self, count: int) -> None:
-        """Start the copy of the first `count`, along the first dimension, of what was written since `begin`."""
-        self.there[:count].copy_(self._here[0][:count], non_blocking=True)
+    def send(self, numbers: Sequence[int]) -> None:
+        """Start the copy of the numbers to the beginning of `there`."""
+        self._places.reverse()
+        self._places[0].send(numbers)
 
 
-def flatten(lists: Sequence[Sequence[int]]) -> tuple[Integers, Integers, Integers]:
-    """Return the numbers of all lists one after the other, and for each the list it is from and its index there."""
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    ends = lengths.cumsum()
-    source = np.arange(len(lists)).repeat(lengths)
-    index = np.arange(len(source)) - (ends - lengths).repeat(lengths)
-    return np.fromiter(itertools.chain.from_iterable(lists), np.int64, len(source)), source, index
+class _Place:
+    """Memory of the host from which numbers are copied, by powers of two: to cut tensors takes longer than to copy."""
+
+    def __init__(self, there: torch.Tensor) -> None:
+        here = torch.zeros(len(there), dtype=there.dtype, pin_memory=there.device.type == "cuda")
+        self._numbers: npt.NDArray[np.int32] = here.numpy()
+        self._copies = [(there[: 1 << power], here[: 1 << power]) for power in range(len(there).bit_length() + 1)]
+
+    def send(self, numbers: Sequence[int]) -> None:
+        self._numbers[: len(numbers)] = numbers
+        there, here = self._copies[len(numbers).bit_length()]
+        there.copy_(here, non_blocking=True)

@@ -2,7 +2,7 @@
 
 While the GPU works on one turn, the host plans and starts the next, and only then reads what the first has sampled.
 Where a sequence ended is therefore seen late: that costs a few rows whose tokens nobody wants, never a wrong token.
-Prompts take the model's own pass, recorded as graphs.
+Prompts take a pass of their own, recorded as graphs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FastEngine(Engine):
         rows = zip(sources, rows_of(step), strict=True)
         self.prompts.launch([row if source < 0 else row._replace(tokens=[~source]) for source, row in rows])
         num_rows = sum(each.samples for each in step.batch)
-        return self.decoder.read_later(self.decoder.tokens[None, :num_rows], num_rows)
+        return self.decoder.read_later(self.decoder.tokens, 1, num_rows, num_rows)
 
     def _sources(self, step: Step) -> list[int]:
         """Return each sequence's row in the turn under way, where that samples its newest token; -1 if it is known."""

@@ -12,19 +12,19 @@ for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from solutions.cuda_graphs import Graphs, Staged, flatten
+from solutions.cuda_graphs import Graphs, Staged
 
 if TYPE_CHECKING:
     from solutions.kv_cache import KVCache
@@ -215,9 +215,9 @@ def reduce_norm_kernel(
 def attend_kernel(
     qkv_ptr,  # [M, 3, HEADS, HEAD_DIM]
     keys_ptr, values_ptr,  # one layer's cache
-    entries_ptr, positions_ptr,  # int32 [M, 3 + width]: see `FusedDecoder`; int32 [M], negative where there is no row
+    tables_ptr, positions_ptr,  # int32 [M, width]: block tables; int32 [M], negative where there is no row
     out_ptr,  # [M, HEADS, HEAD_DIM]
-    scale, entry_stride, block_stride, slot_stride, head_stride,
+    scale, table_stride, block_stride, slot_stride, head_stride,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr, DOT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -232,7 +232,7 @@ def attend_kernel(
     dim = tl.arange(0, HEAD_DIM)
     lane = tl.arange(0, 8 if DOT else 1)[None, :]
     position = tl.load(positions_ptr + row)
-    table_ptr = entries_ptr + row * entry_stride + 3
+    table_ptr = tables_ptr + row * table_stride
     keys_ptr += head * head_stride
     values_ptr += head * head_stride
     place, valid = place_context(table_ptr, 0, position, block_stride, slot_stride, BLOCK_SIZE, TILE)
@@ -324,13 +324,19 @@ def embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH: 
 
 @triton.jit
 def enter_kernel(
-    entries_ptr, tokens_ptr, positions_ptr, steps_ptr, wte_ptr, wpe_ptr, x_ptr, h_ptr, entry_stride, epsilon,
-    WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
+    given_ptr,  # int32: (source, token, position, place of the first block) of each row, then all rows' blocks
+    tokens_ptr, positions_ptr, steps_ptr, tables_ptr,  # int32 [M] each; int32 [M, table_width]
+    wte_ptr, wpe_ptr, x_ptr, h_ptr, table_width, epsilon,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr,  # BLOCKS: table_width, rounded up
 ):  # fmt: skip
-    """Begin a turn: one program a row."""
+    """Begin a turn: one program a row. Its table is filled up with blocks that are others': it never comes there."""
     row = tl.program_id(0)
-    entry = entries_ptr + row * entry_stride
+    entry = given_ptr + row * 4
     source = tl.load(entry)
+    block = tl.arange(0, BLOCKS)
+    blocks_ptr = given_ptr + tl.num_programs(0) * 4 + tl.load(entry + 3)
+    blocks = tl.load(blocks_ptr + block, mask=block < table_width)
+    tl.store(tables_ptr + row * table_width + block, blocks, mask=block < table_width)
     token = tl.where(source < 0, tl.load(entry + 1), tl.load(tokens_ptr + tl.maximum(source, 0)))
     position = tl.load(entry + 2)
     tl.store(positions_ptr + row, position)
@@ -426,19 +432,19 @@ PLANS = {
         Cut(1, 32, 1, 8, 1), Cut(1, 16, 0, 16, 1), Norm(4, 1), Cut(1, 32, 1, 8, 1),
     ),
     4: Plan(
-        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
-        Cut(8, 8, 3, 1, 1), Cut(8, 16, 1, 2, 3, 2), Cut(8, 32, 4, 2, 2, 2), Norm(16, 1),
-        Cut(16, 128, 1, 4, 2, 1, 128, 3),
+        Cut(16, 64, 1, 4, 1, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
+        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 3, 2), Cut(8, 8, 0, 8, 2, 8), Norm(8, 1),
+        Cut(16, 128, 1, 4, 1, 1, 128, 3),
     ),
     8: Plan(
-        Cut(16, 64, 1, 4, 3, 1, 64, 6, True), Attend(128, 8, True, 3), Attend(512, 8, True, 3, 1, 1),
-        Cut(8, 16, 3, 1, 1), Cut(8, 16, 1, 2, 3, 2), Cut(8, 32, 4, 2, 2, 2), Norm(8, 1),
-        Cut(16, 128, 1, 4, 2, 1, 128, 3),
+        Cut(16, 64, 1, 4, 2, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(512, 8, True, 3, 1, 1),
+        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 1, 2), Cut(8, 8, 0, 4, 2, 4), Norm(8, 1),
+        Cut(16, 128, 1, 4, 3, 1, 128, 3),
     ),
     16: Plan(
         Cut(16, 64, 1, 4, 3, 1, 128, 6, True), Attend(64, 2, True, 3), Attend(128, 4, True, 3, 1),
-        Cut(16, 32, 4, 4, 1, 1, 64, 3), Cut(16, 32, 1, 4, 2, 1, 128, 5), Cut(32, 64, 4, 4, 3, 1, 256, 3, True),
-        Norm(8, 2), Cut(32, 128, 1, 4, 2, 1, 64, 4),
+        Cut(16, 16, 0, 4, 2, 4), Cut(16, 32, 1, 4, 1, 1, 128, 5), Cut(16, 64, 4, 4, 1, 1, 256, 3, True),
+        Norm(8, 2), Cut(32, 128, 1, 4, 3, 1, 64, 4),
     ),
     32: Plan(
         Cut(32, 64, 1, 4, 1, 1, 128, 4, True), Attend(64, 2, True, 3), Attend(128, 4, True, 3, 1),
@@ -446,9 +452,9 @@ PLANS = {
         Norm(8, 2), Cut(32, 128, 1, 4, 2, 1, 64, 4),
     ),
     64: Plan(
-        Cut(64, 64, 1, 4, 3, 1, 64, 5), Attend(64, 1, True, 3), Attend(64, 1, True, 3, 1, 3),
-        Cut(64, 32, 2, 4, 1, 1, 128, 3), Cut(32, 64, 1, 4, 2, 1, 128, 4, True),
-        Cut(32, 64, 4, 4, 3, 1, 256, 3, True), Norm(8, 2), Cut(64, 128, 1, 4, 1, 1, 64, 4),
+        Cut(64, 64, 1, 4, 3, 1, 64, 5), Attend(64, 1, True, 2), Attend(64, 1, True, 3, 1, 3),
+        Cut(64, 32, 0, 4, 2, 1, 128, 5), Cut(32, 64, 1, 4, 3, 1, 128, 4, True),
+        Cut(64, 64, 4, 4, 3, 1, 128, 4), Norm(8, 2), Cut(64, 128, 1, 4, 2, 1, 64, 4),
     ),
     128: Plan(
         Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(16, 1, True, 1, 0, 3), Attend(64, 1, True, 2, 0, 3),
@@ -456,9 +462,9 @@ PLANS = {
         Norm(8, 1), Cut(128, 256, 1, 8, 2, 1, 64, 4),
     ),
     256: Plan(
-        Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(16, 1, True, 3, 0, 3), Attend(32, 1, True, 3, 1),
-        Cut(64, 64, 0, 4, 1, 1, 128, 4), Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 3, 1, 128, 4),
-        Norm(8, 1), Cut(128, 256, 1, 8, 2, 1, 64, 4),
+        Cut(64, 64, 1, 4, 3, 1, 128, 3), Attend(16, 1, True, 1, 1, 3), Attend(32, 1, True, 3, 1),
+        Cut(64, 64, 0, 4, 3, 1, 128, 4), Cut(64, 64, 1, 4, 2, 1, 128, 3), Cut(64, 64, 2, 4, 1, 1, 128, 4),
+        Norm(8, 1), Cut(128, 256, 1, 8, 3, 1, 64, 4),
     ),
 }  # fmt: skip
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -483,9 +489,8 @@ class Entry(NamedTuple):
 class Turn:
     """Steps that run on the device; `tokens()` waits for them."""
 
-    def __init__(self, sampled: torch.Tensor, num_rows: int, done: torch.cuda.Event | None) -> None:
-        self._sampled = sampled
-        self._num_rows = num_rows
+    def __init__(self, sampled: npt.NDArray[np.int32], done: torch.cuda.Event | None) -> None:
+        self._sampled = sampled  # [steps, rows]
         self._done = done
 
     def wait(self) -> None:
@@ -495,7 +500,7 @@ class Turn:
     def tokens(self) -> list[list[int]]:
         """Wait for the sampled tokens and return each row's, one a step."""
         self.wait()
-        return self._sampled[:, : self._num_rows].numpy().T.tolist()  # type: ignore[no-any-return]
+        return self._sampled.T.tolist()  # type: ignore[no-any-return]
 
 
 class _Recorded(NamedTuple):
@@ -537,11 +542,11 @@ class FusedDecoder:
         def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
-        entry_size = 3 + -(-config.n_positions // cache.block_size)
-        self.given = Staged(max_rows, entry_size, dtype=int32, device=self.device)
-        self.entries = self.given.there
+        width_of_table = -(-config.n_positions // cache.block_size)
+        self.given = Staged(max_rows * (4 + width_of_table), self.device)
+        self.tables = empty(max_rows, width_of_table, dtype=int32)
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
-        self.sampled = empty(max_steps * max_rows, dtype=int32)
+        self.sampled = empty(max_steps * max_rows, dtype=int32)  # by step, then by row: as many as the turn has
         rows = max_rows + -max_rows % 128  # whole tiles
         self.x, self.h, self.heads = (empty(rows, width, dtype=dtype) for _ in range(3))
         self.qkv, self.inner = empty(rows, 3 * width, dtype=dtype), empty(rows, inner, dtype=dtype)
@@ -550,7 +555,7 @@ class FusedDecoder:
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
         on_gpu = self.device.type == "cuda"
         self._read = [  # two: the host reads what one turn has sampled while the next is under way
-            (torch.zeros(max_steps * max_rows, dtype=int32, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
+            (torch.zeros_like(self.sampled, device="cpu", pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
             for _ in range(2)
         ]
         self.graphs = graphs or Graphs(self.device)
@@ -567,28 +572,27 @@ class FusedDecoder:
         num_rows = len(entries)
         size = min(size for size in self.sizes if size >= num_rows)
         enter, short, long = self._record(size)
-        given = self.given.begin()
-        first = itertools.chain.from_iterable(entry[:3] for entry in entries)
-        given[:num_rows, :3] = np.fromiter(first, np.int32, 3 * num_rows).reshape(num_rows, 3)
-        given[num_rows:size, :3] = (-1, 0, -1)  # rows of no sequence
-        blocks, row, index = flatten([entry.blocks for entry in entries])
-        given[row, 3 + index] = blocks
-        self.given.send(size)
+        rows: list[int] = []
+        blocks: list[int] = []
+        for source, token, position, held in entries:
+            rows += (source, token, position, len(blocks))
+            blocks += held
+        rows += (-1, 0, -1, 0) * (size - num_rows)  # rows of no sequence
+        self.given.send(rows + blocks)
         enter()
         replay = long if max(entry.position for entry in entries) + num_steps > SHORT else short
         for _ in range(num_steps):
             replay()
-        return self.read_later(self.sampled[: num_steps * size].view(num_steps, size), num_rows)
+        return self.read_later(self.sampled, num_steps, size, num_rows)
 
-    def read_later(self, sampled: torch.Tensor, num_rows: int) -> Turn:
-        """Start the way of `sampled`, `[steps, rows]`, to the host; it ends when the GPU has come so far."""
+    def read_later(self, sampled: torch.Tensor, num_steps: int, size: int, num_rows: int) -> Turn:
+        """Start the way of `sampled`, of so many steps of `size` rows, to the host; it ends when the GPU is there."""
         self._read.reverse()
         numbers, done = self._read[0]
-        read = numbers[: sampled.numel()].view(sampled.shape)
-        read.copy_(sampled, non_blocking=True)
+        numbers[: len(sampled)].copy_(sampled, non_blocking=True)
         if done is not None:
             done.record()
-        return Turn(read, num_rows, done)
+        return Turn(numbers.numpy()[: num_steps * size].reshape(num_steps, size)[:, :num_rows], done)
 
     def choose(self, normed: torch.Tensor) -> torch.Tensor:
         """Return the best next token of each row of last hidden states, `[rows, E]`, at mean 0 and variance 1.
@@ -612,8 +616,9 @@ class FusedDecoder:
     def _enter(self, size: int) -> None:
         config = self.config
         enter_kernel[(size,)](
-            self.entries, self.tokens, self.positions, self.steps, self.weights.wte, self.weights.wpe, self.x, self.h,
-            self.entries.stride(0), config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
+            self.given.there, self.tokens, self.positions, self.steps, self.tables, self.weights.wte, self.weights.wpe,
+            self.x, self.h, self.tables.shape[1], config.layer_norm_epsilon, config.n_embd,
+            triton.next_power_of_2(config.n_embd), triton.next_power_of_2(self.tables.shape[1]),
         )  # fmt: skip
 
     def _step(self, size: int, long: bool) -> None:
@@ -680,8 +685,8 @@ class FusedDecoder:
         most = self._room(2 * head_dim * cut.stages)  # keys and values
         tile = min(cut.tile, 1 << most.bit_length() - 1)
         self._launch(
-            attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.entries,
-            self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.entries.stride(0), *layer.keys.stride()[:3],
+            attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.tables,
+            self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.tables.stride(0), *layer.keys.stride()[:3],
             heads, head_dim, self.cache.block_size, tile, cut.dot, cut.stages, cut.ahead,
         )  # fmt: skip
 

@@ -2,21 +2,22 @@
 
 Such a step has some 100 kernels, and launching them takes the host longer than running them takes the GPU. A graph is
 replayed in one call. It is recorded for sizes, and a step takes the smallest that holds it: rows and sequences that it
-does not fill are padding, which the kernels skip.
+does not fill are padding, which the kernels skip. The host sends tokens and blocks as they come; the graph's first
+kernel lays them out.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
+import triton
+import triton.language as tl
 
 from solutions.batch import Batch, Row
-from solutions.cuda_graphs import Graphs, Staged, flatten
+from solutions.cuda_graphs import Graphs, Staged
 from solutions.prompt_pass import PromptPass
 
 if TYPE_CHECKING:
@@ -25,6 +26,55 @@ if TYPE_CHECKING:
 TOKENS = (256, *sorted(each << power for each in (4, 5, 6) for power in range(7, 15)))  # 512, 640, 768, 1024, 1280, …
 SEQUENCES = (32, 256)
 LENGTHS = (128,)  # up to here a sequence's queries are one tile of the kernel
+TILE = 128
+
+
+@triton.jit
+def lay_out_kernel(
+    given_ptr, known_ptr,  # int32: see `PromptGraphs.launch`; int32: tokens that only the device has
+    tokens_ptr, positions_ptr, slots_ptr, sample_rows_ptr,  # int64, as in `Batch`
+    query_start_loc_ptr, context_lens_ptr, tables_ptr,  # int32, likewise; [num_programs - 1, table_width]
+    num_rows, table_width, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Lay a step out as `build_batch` does. One program a sequence, and one more for the rows that are padding."""
+    seq = tl.program_id(0)
+    num_seqs, num_tokens, num_samples = tl.load(given_ptr), tl.load(given_ptr + 1), tl.load(given_ptr + 2)
+    given_ptr += 3
+    lane = tl.arange(0, TILE)
+    if seq == tl.num_programs(0) - 1:
+        tl.store(query_start_loc_ptr + seq, num_tokens)
+        for start in range(num_tokens, num_rows, TILE):
+            mask = start + lane < num_rows
+            tl.store(tokens_ptr + start + lane, 0, mask=mask)
+            tl.store(positions_ptr + start + lane, 0, mask=mask)
+            tl.store(slots_ptr + start + lane, -1, mask=mask)
+        return
+    head, is_seq = given_ptr + 5 * seq, seq < num_seqs
+    first_row = tl.load(head, mask=is_seq, other=num_tokens)
+    num_new = tl.load(head + 1, mask=is_seq, other=0)
+    context_len = tl.load(head + 2, mask=is_seq, other=0)
+    first_block = tl.load(head + 3, mask=is_seq, other=0)
+    sample = tl.load(head + 4, mask=is_seq, other=-1)
+    tl.store(query_start_loc_ptr + seq, first_row)
+    tl.store(context_lens_ptr + seq, context_len)
+    tl.store(sample_rows_ptr + sample, first_row + num_new - 1, mask=sample >= 0)
+    tl.store(sample_rows_ptr + seq, 0, mask=seq >= num_samples)
+    new_ptr = given_ptr + 5 * num_seqs + first_row
+    blocks_ptr = given_ptr + 5 * num_seqs + num_tokens + first_block
+    for start in range(0, tl.cdiv(context_len, BLOCK_SIZE), TILE):
+        mask = start + lane < tl.cdiv(context_len, BLOCK_SIZE)
+        block = tl.load(blocks_ptr + start + lane, mask=mask, other=0)
+        tl.store(tables_ptr + seq * table_width + start + lane, block, mask=mask)
+    for start in range(0, num_new, TILE):
+        mask = start + lane < num_new
+        row = first_row + start + lane
+        token = tl.load(new_ptr + start + lane, mask=mask, other=0)
+        known = tl.load(known_ptr + -1 - token, mask=mask & (token < 0), other=0)
+        tl.store(tokens_ptr + row, tl.where(token < 0, known, token), mask=mask)
+        position = context_len - num_new + start + lane
+        tl.store(positions_ptr + row, position, mask=mask)
+        block = tl.load(blocks_ptr + position // BLOCK_SIZE, mask=mask, other=0).to(tl.int64)
+        tl.store(slots_ptr + row, block * BLOCK_SIZE + position % BLOCK_SIZE, mask=mask)
 
 
 class Size(NamedTuple):
@@ -56,7 +106,13 @@ class PromptGraphs:
             [*(size for size in sizes if size < limit), limit]
             for sizes, limit in zip((TOKENS, SEQUENCES, LENGTHS), most, strict=True)
         ]
-        self.given = Staged(self._room(most), dtype=torch.int64, device=self.tokens.device)
+        device = self.tokens.device
+        self.given = Staged(3 + most.tokens + most.sequences * (5 + self.table_width), device)
+        # What a step reads, in room for the largest; a smaller one reads the beginning of each.
+        self.rows = torch.zeros((3, most.tokens), dtype=torch.int64, device=device)
+        self.sample_rows = self.rows.new_zeros(most.sequences)
+        self.sequences = torch.zeros((2, most.sequences + 1), dtype=torch.int32, device=device)
+        self.tables = self.sequences.new_zeros(most.sequences, self.table_width)
         self._replays: dict[Size, Callable[[], None]] = {}
 
     def warm_up(self) -> None:
@@ -66,64 +122,48 @@ class PromptGraphs:
 
     def launch(self, rows: Sequence[Row]) -> None:
         """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
-        lengths = [len(row.tokens) for row in rows]
-        needed = Size(sum(lengths), len(rows), max(lengths))
+        heads: list[int] = []
+        tokens: list[int] = []
+        blocks: list[int] = []
+        longest = num_samples = 0
+        for new, context_len, held, samples in rows:
+            heads += (len(tokens), len(new), context_len, len(blocks), num_samples if samples else -1)
+            tokens += new
+            blocks += held
+            longest = max(longest, len(new))
+            num_samples += samples
+        needed = Size(len(tokens), len(rows), longest)
         size = Size(*(min(filter(number.__le__, sizes)) for number, sizes in zip(needed, self.sizes, strict=True)))
         replay = self._replay(size)
-        self._fill(rows, size)
+        self.given.send([len(rows), len(tokens), num_samples, *heads, *tokens, *blocks])
         replay()
-
-    def _fill(self, rows: Sequence[Row], size: Size) -> None:
-        """Write what `build_batch` makes of a step, and padding, and start its copy."""
-        given = self.given.begin()[: self._room(size)]
-        given[:] = 0
-        step = self._view(given, size, np.int32)
-        tokens, row, index = flatten([each.tokens for each in rows])
-        blocks, owner, place = flatten([each.blocks for each in rows])
-        lengths = np.array([len(each.tokens) for each in rows])
-        ends = lengths.cumsum()
-        context_lens = np.array([each.context_len for each in rows])
-        positions = (context_lens - lengths)[row] + index
-        step.block_tables[owner, place] = blocks
-        block = step.block_tables[row, positions // self.block_size].astype(np.int64)
-        num_tokens, num_seqs = len(tokens), len(rows)
-        step.tokens[:num_tokens], step.positions[:num_tokens] = tokens, positions
-        step.slots[:num_tokens], step.slots[num_tokens:] = block * self.block_size + positions % self.block_size, -1
-        step.query_start_loc[1 : 1 + num_seqs], step.query_start_loc[1 + num_seqs :] = ends, num_tokens
-        step.context_lens[:num_seqs] = context_lens
-        last_rows = ends[[each.samples for each in rows]] - 1
-        step.sample_rows[: len(last_rows)] = last_rows
-        self.given.send(len(given))
-
-    def _room(self, size: Size) -> int:
-        """Return how many int64 a step's numbers take."""
-        return 3 * size.tokens + size.sequences + 1 + size.sequences * (2 + self.table_width) // 2
-
-    def _view(self, given: Any, size: Size, int32: Any) -> Any:
-        """Return a `Batch` of views of `given`, an array or a tensor of int64; some are seen as `int32`."""
-        fields: dict[str, Any] = {}
-        for name in ("tokens", "positions", "slots", "sample_rows"):
-            count = size.sequences if name == "sample_rows" else size.tokens
-            fields[name], given = given[:count], given[count:]
-        given = given.view(int32)
-        for name, count in (("query_start_loc", 1 + size.sequences), ("context_lens", size.sequences)):
-            fields[name], given = given[:count], given[count:]
-        tables = given[: size.sequences * self.table_width].reshape(size.sequences, self.table_width)
-        none = tables[:0]  # only an INT8 cache is written by the blocks that are touched
-        return Batch(**fields, block_tables=tables, touched=none, max_query_len=min(size.tokens, size.length))
 
     def _replay(self, size: Size) -> Callable[[], None]:
         """Return what runs a step of a size; it is recorded where it is not yet."""
         if size not in self._replays:
-            batch = self._view(self.given.there, size, torch.int32)
-            self.given.there.zero_()
-            batch.slots.fill_(-1)  # nothing but padding
-            self._replays[size] = self.graphs.record(lambda: self._pass(batch), self.tokens)
+            self.given.there.zero_()  # no sequence: nothing but padding
+            self._replays[size] = self.graphs.record(lambda: self._pass(size), self.tokens)
         return self._replays[size]
 
-    def _pass(self, batch: Batch) -> None:
+    def _pass(self, size: Size) -> None:
         with torch.inference_mode():
-            given = batch.tokens
-            fed = torch.where(given < 0, self.tokens[(~given).clamp(min=0)], given)
-            normed = self.forward(dataclasses.replace(batch, tokens=fed), self.caches)
-            self.tokens[: len(batch.sample_rows)].copy_(self.decoder.choose(normed[batch.sample_rows]))
+            self._compute(self._lay_out(size))
+
+    def _lay_out(self, size: Size) -> Batch:
+        """Launch what lays a step out, and return it."""
+        tokens, positions, slots = self.rows[:, : size.tokens]
+        query_start_loc, context_lens = self.sequences[0, : size.sequences + 1], self.sequences[1, : size.sequences]
+        sample_rows, tables = self.sample_rows[: size.sequences], self.tables[: size.sequences]
+        lay_out_kernel[(size.sequences + 1,)](
+            self.given.there, self.tokens, tokens, positions, slots, sample_rows, query_start_loc, context_lens, tables,
+            size.tokens, self.table_width, self.block_size, TILE,
+        )  # fmt: skip
+        return Batch(
+            tokens, positions, slots, query_start_loc, context_lens, tables, sample_rows,
+            touched=tables[:0],  # only an INT8 cache is written by the blocks that are touched
+            max_query_len=min(size.tokens, size.length),
+        )  # fmt: skip
+
+    def _compute(self, batch: Batch) -> None:
+        normed = self.forward(batch, self.caches)
+        self.tokens[: len(batch.sample_rows)].copy_(self.decoder.choose(normed[batch.sample_rows]))
