@@ -258,11 +258,12 @@ def attend_kernel(
     total = tl.full([8 if DOT else 1], 1.0, tl.float32)
     acc = new_value.to(tl.float32)[:, None] + lane * 0.0
     acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
-    if position > TILE:  # a loop alone would begin to fetch where there is nothing
-        for start in tl.range(TILE, position, TILE, num_stages=STAGES):
-            place, valid = place_context(table_ptr, start, position, block_stride, slot_stride, BLOCK_SIZE, TILE)
-            key, value = load_context(keys_ptr, values_ptr, place, valid, dim)
-            acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
+    if STAGES:  # else one tile has all of the context
+        if position > TILE:  # a loop alone would begin to fetch where there is nothing
+            for start in tl.range(TILE, position, TILE, num_stages=STAGES):
+                place, valid = place_context(table_ptr, start, position, block_stride, slot_stride, BLOCK_SIZE, TILE)
+                key, value = load_context(keys_ptr, values_ptr, place, valid, dim)
+                acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
     out = out_ptr + (row * HEADS + head) * HEAD_DIM + dim[:, None] + lane * 0
     tl.store(out, (acc / total[None, :]).to(out_ptr.dtype.element_ty), mask=(lane == 0) & (dim >= 0)[:, None])
 
@@ -393,7 +394,7 @@ class Cut(NamedTuple):
 
 
 class Attend(NamedTuple):
-    """How `attend_kernel` is launched."""
+    """How `attend_kernel` is launched. With 0 stages it has no loop: contexts must fit into one tile."""
 
     tile: int
     warps: int
@@ -428,18 +429,19 @@ class Plan(NamedTuple):
 SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 32, 1, 8, 1), Attend(128, 4, False, 3, 1), Attend(512, 8, False, 3, 0, 1), Cut(1, 8, 0, 4, 1),
-        Cut(1, 32, 1, 8, 1), Cut(1, 16, 0, 16, 1), Norm(4, 1), Cut(1, 32, 1, 8, 1),
+        Cut(1, 32, 1, 8, 1), Attend(128, 4, False, 3, 1), Attend(512, 8, False, 3, 0, 1),
+        Cut(1, 8, 0, 4, 1), Cut(1, 32, 1, 8, 1), Cut(1, 16, 0, 16, 1),
+        Norm(4, 1), Cut(1, 32, 1, 8, 1),
     ),
     4: Plan(
         Cut(16, 64, 1, 4, 1, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
-        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 3, 2), Cut(8, 8, 0, 8, 2, 8), Norm(8, 1),
-        Cut(16, 128, 1, 4, 1, 1, 128, 3),
+        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 3, 2), Cut(8, 8, 0, 8, 2, 8),
+        Norm(8, 1), Cut(16, 128, 1, 4, 1, 1, 128, 3),
     ),
     8: Plan(
         Cut(16, 64, 1, 4, 2, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(512, 8, True, 3, 1, 1),
-        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 1, 2), Cut(8, 8, 0, 4, 2, 4), Norm(8, 1),
-        Cut(16, 128, 1, 4, 3, 1, 128, 3),
+        Cut(8, 8, 0, 2, 3, 2), Cut(8, 16, 1, 2, 1, 2), Cut(8, 8, 0, 4, 2, 4),
+        Norm(8, 1), Cut(16, 128, 1, 4, 3, 1, 128, 3),
     ),
     16: Plan(
         Cut(16, 64, 1, 4, 3, 1, 128, 6, True), Attend(64, 2, True, 3), Attend(128, 4, True, 3, 1),
@@ -453,8 +455,8 @@ PLANS = {
     ),
     64: Plan(
         Cut(64, 64, 1, 4, 3, 1, 64, 5), Attend(64, 1, True, 2), Attend(64, 1, True, 3, 1, 3),
-        Cut(64, 32, 0, 4, 2, 1, 128, 5), Cut(32, 64, 1, 4, 3, 1, 128, 4, True),
-        Cut(64, 64, 4, 4, 3, 1, 128, 4), Norm(8, 2), Cut(64, 128, 1, 4, 2, 1, 64, 4),
+        Cut(64, 32, 0, 4, 2, 1, 128, 5), Cut(32, 64, 1, 4, 3, 1, 128, 4, True), Cut(64, 64, 4, 4, 3, 1, 128, 4),
+        Norm(8, 2), Cut(64, 128, 1, 4, 2, 1, 64, 4),
     ),
     128: Plan(
         Cut(64, 64, 1, 4, 2, 1, 128, 3), Attend(16, 1, True, 1, 0, 3), Attend(64, 1, True, 2, 0, 3),
@@ -682,8 +684,8 @@ class FusedDecoder:
     def _attend(self, index: int, size: int, cut: Attend) -> None:
         layer = self.cache.layer(index)
         heads, head_dim = self.config.n_head, self.config.head_dim
-        most = self._room(2 * head_dim * cut.stages)  # keys and values
-        tile = min(cut.tile, 1 << most.bit_length() - 1)
+        most = self._room(2 * head_dim * max(1, cut.stages))  # keys and values
+        tile = min(cut.tile, 1 << most.bit_length() - 1) if cut.stages else cut.tile
         self._launch(
             attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.tables,
             self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.tables.stride(0), *layer.keys.stride()[:3],
