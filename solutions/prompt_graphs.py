@@ -31,7 +31,7 @@ TILE = 128
 
 @triton.jit
 def lay_out_kernel(
-    given_ptr, known_ptr,  # int32: see `PromptGraphs.launch`; int32: tokens that only the device has
+    given_ptr, known_ptr,  # int32: see `PromptGraphs._flatten`; int32: tokens that only the device has
     tokens_ptr, positions_ptr, slots_ptr, sample_rows_ptr,  # int64, as in `Batch`
     query_start_loc_ptr, context_lens_ptr, tables_ptr,  # int32, likewise; [num_programs - 1, table_width]
     num_rows, table_width, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
@@ -122,6 +122,18 @@ class PromptGraphs:
 
     def launch(self, rows: Sequence[Row]) -> None:
         """Start a step and return at once. A negative token stands for one that is in `tokens` by then, at `~token`."""
+        numbers, size = self._flatten(rows)
+        replay = self._replay(size)
+        self.given.send(numbers)
+        replay()
+
+    def _flatten(self, rows: Sequence[Row]) -> tuple[list[int], Size]:
+        """Return a step as numbers for `lay_out_kernel`, and the size of the graph that takes them.
+
+        First how many sequences, tokens and sampling sequences there are; then of each sequence the first row, the
+        number of its new tokens, its context's length, the place of its first block, and which one it is of those that
+        sample, or -1; then all new tokens; then all blocks.
+        """
         heads: list[int] = []
         tokens: list[int] = []
         blocks: list[int] = []
@@ -134,9 +146,7 @@ class PromptGraphs:
             num_samples += samples
         needed = Size(len(tokens), len(rows), longest)
         size = Size(*(min(filter(number.__le__, sizes)) for number, sizes in zip(needed, self.sizes, strict=True)))
-        replay = self._replay(size)
-        self.given.send([len(rows), len(tokens), num_samples, *heads, *tokens, *blocks])
-        replay()
+        return [len(rows), len(tokens), num_samples, *heads, *tokens, *blocks], size
 
     def _replay(self, size: Size) -> Callable[[], None]:
         """Return what runs a step of a size; it is recorded where it is not yet."""

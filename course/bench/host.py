@@ -76,7 +76,7 @@ def watched(engine: Any, clock: Callable[[], float] = time.perf_counter) -> Iter
             seam(engine, "_start", "assembly")  # what is left of it: the turn's entries are made
             seam(engine.decoder, "launch", "launching")
             seam(engine.prompts, "launch", "launching")
-            seam(engine.prompts, "_fill", "assembly")
+            seam(engine.prompts, "_flatten", "assembly")
             seam(engine, "_read", "reading")
             wait = Turn.wait
             setattr(Turn, "wait", shares.wrap(wait, "waiting"))  # noqa: B010 (a method is put in another's place)

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import solutions.engine as engine_module
 from course.bench.host import HOST, KINDS, Shares, watched
 from course.bench.workers.ours import System
+from solutions.fast_engine import FastEngine
+from solutions.weights import GPT2Config, random_weights
 
 SETTINGS = {"model": "course/model", "device": "cpu", "dtype": "float32", "engine": "plain", "requests": 4}
 
@@ -71,6 +74,17 @@ def test_a_step_is_shared_out_by_the_clock(system: System) -> None:
     assert shares.seconds["launching"] == 3.0
     assert shares.seconds["reading"] == 6.0
     assert shares.seconds["scheduling"] > 3.0
+
+
+def test_the_fast_engine_has_the_seams_that_are_watched() -> None:
+    config = GPT2Config(vocab_size=300, n_positions=64, n_embd=256, n_layer=1, n_head=4)
+    engine = FastEngine(config, random_weights(config, 0, torch.float16, "cpu"), num_blocks=4, max_running=1)
+    before = [sorted(vars(each)) for each in (engine, engine.scheduler, engine.decoder, engine.prompts)]
+    with watched(engine) as shares:
+        engine.generate([[1, 2, 3]], 3)
+    for kind in (*HOST, "launching"):
+        assert shares.seconds[kind] > 0, kind
+    assert [sorted(vars(each)) for each in (engine, engine.scheduler, engine.decoder, engine.prompts)] == before
 
 
 def test_a_seam_that_is_gone_is_named() -> None:

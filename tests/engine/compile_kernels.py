@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from course.judge.console.compiled import SHARED_LIMIT
-from solutions import fused_decode, split_kv
+from solutions import fused_decode, prompt_graphs, split_kv
 from solutions.kv_cache import KVCache
 from solutions.weights import GPT2Config, random_weights
 from tests.engine.cases import make_case
@@ -133,7 +133,7 @@ def variants(everything: bool) -> Iterator[Variant]:
 def record(variant: Variant, arch: int, attention: ModuleType, slot_write: ModuleType) -> list[Recorder]:
     """Call the launcher and return the recorders of the kernels that it launched."""
     recorders = []
-    for module in (attention, slot_write, split_kv, fused_decode):
+    for module in (attention, slot_write, split_kv, fused_decode, prompt_graphs):
         for name in [name for name in vars(module) if name.endswith("_kernel")]:
             kernel = getattr(module, name)
             setattr(module, name, Recorder(kernel.kernel if isinstance(kernel, Recorder) else kernel))
@@ -161,14 +161,20 @@ def launch_part(variant: Variant, attention: ModuleType, slot_write: ModuleType)
 
 
 def launch_fused(size: int, arch: int) -> None:
-    """Launch a decode step of GPT-2 small, but for the number of its layers and words, as on that GPU."""
+    """Launch a decode step of GPT-2 small, but for the number of its layers and words, as on that GPU.
+
+    And what begins a turn, and what begins a step with prompts.
+    """
     config = GPT2Config(vocab_size=1000, n_positions=1024, n_embd=768, n_layer=1, n_head=12)
     cache = KVCache(1, 1, 16, config.n_head, config.head_dim, torch.float16, "cpu")
     weights = random_weights(config, 0, torch.float16, "cpu")
     decoder = fused_decode.FusedDecoder(config, weights, cache, max_rows=size, max_steps=1)
     decoder.uses_pdl, decoder.shared_memory = arch >= 90, SHARED_LIMIT[arch]
+    decoder._enter(size)
     for long in (False, True):
         decoder._step(size, long)
+    prompts = prompt_graphs.PromptGraphs(SimpleNamespace(config=config), [], decoder, 16, 256, decoder.graphs)
+    prompts._lay_out(prompt_graphs.Size(256, size, 128))
 
 
 def compile_one(job: tuple[Variant, int], attention: Path, slot_write: Path) -> dict[str, Any]:

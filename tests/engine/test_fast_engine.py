@@ -143,7 +143,7 @@ def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
     decoder: Any = SimpleNamespace(tokens=torch.arange(100, dtype=torch.int32) + 1000, linears=[])
     prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
     batches: list[Batch] = []
-    prompts._compute = batches.append  # type: ignore[method-assign]
+    prompts._compute = batches.append  # type: ignore[assignment, method-assign]
     return prompts, batches
 
 

@@ -56,6 +56,12 @@ def test_plans_for_long_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert found.kv_error < 2e-3, found
 
 
+def test_a_short_context_fits_into_the_tile_of_a_plan_without_a_loop() -> None:
+    for size, plan in fused_decode.PLANS.items():
+        assert plan.attend.stages or plan.attend.tile >= fused_decode.SHORT, size
+        assert plan.attend_long.stages, size
+
+
 @pytest.mark.parametrize(("position", "steps", "long"), [(126, 2, False), (126, 3, True), (128, 1, True)])
 def test_the_longest_context_that_a_turn_reaches_chooses_its_plan(position: int, steps: int, long: bool) -> None:
     scene = Scene(replace(SMALL, n_layer=1), [5, position, 9], steps, DEVICE)
