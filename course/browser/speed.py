@@ -1,8 +1,8 @@
 """What the page on the benchmark shows, made of the results files that the repository has: a fragment each.
 
-`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `memory-h200.json` the
-table of memory. Where a file or what a table needs is missing, its fragments say so: a site can be built before
-anything is measured.
+`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `benchmark-h200-later.json`
+a few of them again, `memory-h200.json` the table of memory. Where a file or what a table needs is missing, its
+fragments say so: a site can be built before anything is measured.
 """
 
 import json
@@ -16,7 +16,8 @@ from course.bench.results import SCHEMA
 from course.browser.output import ROOT
 
 RESULTS = ROOT / "docs" / "results"
-TABLE, MEMORY = "benchmark-h200", "memory-h200"
+TABLE, LATER, MEMORY = "benchmark-h200", "benchmark-h200-later", "memory-h200"
+PARTS = {TABLE: ("origin", "goal", "chart", *TABLES), LATER: ("origin", "goal", "against")}
 NOT_MEASURED = "*Not measured yet.*"
 NOT_SHOWN = "*This run has no such figures.*"
 GOAL = 8  # times the fastest vLLM
@@ -24,13 +25,14 @@ GOAL = 8  # times the fastest vLLM
 
 def speed_fragments(folder: Path = RESULTS) -> dict[str, str]:
     """Return each fragment by its file's name; `ValueError` for a file that another version has written."""
-    names = [f"{TABLE}-{part}" for part in ("origin", "goal", "chart", *TABLES)] + [MEMORY]
-    found = dict.fromkeys(names, NOT_MEASURED)
-    if results := _read(folder / f"{TABLE}.json", "table"):
-        found |= dict.fromkeys([name for name in names if name != MEMORY], NOT_SHOWN)
-        found |= {f"{TABLE}-{grid.name}": as_html(grid, TABLE) for grid in [_origin(results), *grids(results)]}
-        found[f"{TABLE}-goal"] = _goal(results)
-        found[f"{TABLE}-chart"] = draw(results, TABLE) or NOT_SHOWN
+    found = {f"{table}-{part}": NOT_MEASURED for table, parts in PARTS.items() for part in parts} | {
+        MEMORY: NOT_MEASURED
+    }
+    for table, parts in PARTS.items():
+        if results := _read(folder / f"{table}.json", "table"):
+            made = {grid.name: as_html(grid, table) for grid in [_origin(results, table), *grids(results)]}
+            made |= {"goal": _goal(results), "chart": draw(results, table)}
+            found |= {f"{table}-{part}": made.get(part) or NOT_SHOWN for part in parts}
     if results := _read(folder / f"{MEMORY}.json", "memory"):
         found[MEMORY] = as_html(_memory(results), MEMORY)
     return {f"{name}.md": f"{text}\n" for name, text in found.items()}
@@ -45,7 +47,7 @@ def _read(path: Path, kind: str) -> dict[str, Any] | None:
     return results
 
 
-def _origin(results: dict[str, Any]) -> Grid:
+def _origin(results: dict[str, Any], table: str) -> Grid:
     systems = results["systems"].values()
     versions = {**results["versions"], **{k: v for each in systems for k, v in each.get("versions", {}).items()}}
     dtypes = sorted({each["dtype"] for each in systems if each["group"] != "ablations"})
@@ -61,7 +63,7 @@ def _origin(results: dict[str, Any]) -> Grid:
         ["rounds", f"{results['num_rounds']}"],
         ["to its end", "yes" if results["complete"] else "no: see below"],
     ]
-    title = f"What was measured on what: docs/results/{TABLE}.json"
+    title = f"What was measured on what: docs/results/{table}.json"
     return Grid("origin", title, ["", ""], rows, results.get("notes", []))
 
 

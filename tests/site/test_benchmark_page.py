@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from course.bench.systems import SYSTEMS
-from course.browser.speed import MEMORY, NOT_MEASURED, NOT_SHOWN, RESULTS, TABLE, speed_fragments
+from course.browser.speed import LATER, MEMORY, NOT_MEASURED, NOT_SHOWN, RESULTS, TABLE, speed_fragments
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "benchmark.md"
-MEASURED, MEMORY_MEASURED = RESULTS / f"{TABLE}.json", RESULTS / f"{MEMORY}.json"
+MEASURED, LATER_MEASURED, MEMORY_MEASURED = (RESULTS / f"{name}.json" for name in (TABLE, LATER, MEMORY))
 # A number with a unit of what is measured: of time, speed, memory or a ratio.
 FIGURE = re.compile(r"\d[\d.,]*\s*(?:×|%|x\b|times\b|tokens/s|tokens a second|[µmn]s\b|seconds?\b|[KMGT]i?B\b|bytes\b)")
 
@@ -104,13 +104,19 @@ def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    if not MEASURED.is_file():
+    return read(MEASURED)
+
+
+def read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
         pytest.skip("nothing is measured yet: the page says so")
-    found: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
 
-def test_the_file_has_all_rounds_of_every_system(results: dict[str, Any]) -> None:
+@pytest.mark.parametrize("path", [MEASURED, LATER_MEASURED], ids=["first", "later"])
+def test_the_file_has_all_rounds_of_every_system(path: Path) -> None:
+    results = read(path)
     assert results["hardware"]["gpu"]
     assert results["commit"]
     failed = {each["system"] for each in results["failures"]}
@@ -136,9 +142,10 @@ def test_what_did_not_run_stands_on_the_page_with_its_reason(results: dict[str, 
 
 def test_what_a_run_that_was_cut_short_lacks_stands_on_the_page(results: dict[str, Any]) -> None:
     shown = built_text()
-    assert results["complete"] or results["notes"]
-    for note in results.get("notes", []):
-        assert plain(note) in shown
+    for each in (results, read(LATER_MEASURED)):
+        assert each["complete"] or each["notes"]
+        for note in each.get("notes", []):
+            assert plain(note) in shown
     assert ("to its end no: see below" in shown) is not results["complete"]
     found = [figures["profile"] for run in results["runs"] for figures in run["systems"].values()]
     unprofiled = not any("busy_share" in each for each in found)
