@@ -51,16 +51,19 @@ class Staged:
 
     def __init__(self, most: int, device: torch.device) -> None:
         self.there = torch.zeros(most, dtype=torch.int32, device=device)
-        self._places = [_Place(self.there) for _ in range(2)]
+        self._buffers = [_PinnedBuffer(self.there) for _ in range(2)]
 
     def send(self, numbers: Sequence[int]) -> None:
-        """Start the copy of the numbers to the beginning of `there`."""
-        self._places.reverse()
-        self._places[0].send(numbers)
+        """Start the copy of the numbers to the beginning of `there`. What follows them is left over from others."""
+        self._buffers.reverse()
+        self._buffers[0].send(numbers)
 
 
-class _Place:
-    """Memory of the host from which numbers are copied, by powers of two: to cut tensors takes longer than to copy."""
+class _PinnedBuffer:
+    """Memory of the host to copy from, cut beforehand by powers of two.
+
+    Slicing a tensor costs the host more than copying up to twice the numbers.
+    """
 
     def __init__(self, there: torch.Tensor) -> None:
         here = torch.zeros(len(there), dtype=there.dtype, pin_memory=there.device.type == "cuda")

@@ -331,7 +331,7 @@ def enter_kernel(
     wte_ptr, wpe_ptr, x_ptr, h_ptr, table_width, epsilon,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr,  # BLOCKS: table_width, rounded up
 ):  # fmt: skip
-    """Begin a turn: one program a row. Its table is filled up with blocks that are others': it never comes there."""
+    """Begin a turn: one program a row. Behind its own blocks its table has what lies there: no context comes so far."""
     row = tl.program_id(0)
     entry = given_ptr + row * 4
     source = tl.load(entry)
@@ -425,8 +425,9 @@ class Plan(NamedTuple):
     head: Cut
 
 
-# Found on an H200 with GPT-2 small at contexts of 64, 112 and 512; a batch takes the plan of the next larger size. On a
-# GPU with less shared memory products take fewer stages, and attention smaller tiles.
+# Found on an H200 with GPT-2 small, at contexts of 64, 112 and 512, and of 5 to 60 tokens as they grow; a batch takes
+# the plan of the next larger size. On a GPU with less shared memory products take fewer stages, and attention smaller
+# tiles.
 SHORT = 128
 PLANS = {
     1: Plan(
@@ -545,9 +546,9 @@ class FusedDecoder:
         def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
-        width_of_table = -(-config.n_positions // cache.block_size)
-        self.given = Staged(max_rows * (4 + width_of_table), self.device)
-        self.tables = empty(max_rows, width_of_table, dtype=int32)
+        table_width = -(-config.n_positions // cache.block_size)
+        self.given = Staged(max_rows * (4 + table_width), self.device)
+        self.tables = empty(max_rows, table_width, dtype=int32)
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
         self.sampled = empty(max_steps * max_rows, dtype=int32)  # by step, then by row: as many as the turn has
         rows = max_rows + -max_rows % 128  # whole tiles
@@ -589,7 +590,10 @@ class FusedDecoder:
         return self.read_later(self.sampled, num_steps, size, num_rows)
 
     def read_later(self, sampled: torch.Tensor, num_steps: int, size: int, num_rows: int) -> Turn:
-        """Start the way of `sampled`, of so many steps of `size` rows, to the host; it ends when the GPU is there."""
+        """Start the copy of `sampled`, `num_steps` steps of `size` rows, to the host; the turn waits for it.
+
+        Of each step the first `num_rows` rows count.
+        """
         self._read.reverse()
         numbers, done = self._read[0]
         numbers[: len(sampled)].copy_(sampled, non_blocking=True)
@@ -685,8 +689,10 @@ class FusedDecoder:
     def _attend(self, index: int, size: int, cut: Attend) -> None:
         layer = self.cache.layer(index)
         heads, head_dim = self.config.n_head, self.config.head_dim
-        most = self._room(2 * head_dim * max(1, cut.stages))  # keys and values
-        tile = min(cut.tile, 1 << most.bit_length() - 1) if cut.stages else cut.tile
+        tile = cut.tile
+        if cut.stages:  # else it must hold all of a short context
+            most = self._room(2 * head_dim * cut.stages)  # keys and values
+            tile = min(tile, 1 << most.bit_length() - 1)
         self._launch(
             attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.tables,
             self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.tables.stride(0), *layer.keys.stride()[:3],

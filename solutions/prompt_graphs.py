@@ -1,4 +1,4 @@
-"""The pass over prompts as CUDA graphs.
+"""Steps with prompts as CUDA graphs.
 
 Such a step has some 100 kernels, and launching them takes the host longer than running them takes the GPU. A graph is
 replayed in one call. It is recorded for sizes, and a step takes the smallest that holds it: rows and sequences that it
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOKENS = (256, *sorted(each << power for each in (4, 5, 6) for power in range(7, 15)))  # 512, 640, 768, 1024, 1280, …
 SEQUENCES = (32, 256)
 LENGTHS = (128,)  # up to here a sequence's queries are one tile of the kernel
-TILE = 128
+TILE = 128  # numbers that a program of `lay_out_kernel` moves at once
 
 
 @triton.jit

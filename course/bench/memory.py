@@ -139,6 +139,7 @@ def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
     card = f"{driver:,} of {found['driver_total_bytes']:,} bytes" if driver else "no card here"
     return [
         (f"sequences of {found['tokens']:,} tokens alive at once", f"{found['alive']:,}"),
+        ("of them repeated their token", f"{found['repeated']:,}"),
         (f"the same memory, {found['positions']:,} tokens reserved for each", f"{found['alive_if_reserved']:,}"),
         ("pool, reserved from the start", f"{found['pool_bytes']:,} bytes in {found['blocks']:,} blocks"),
         ("used by the sequences", f"{found['used_bytes']:,} bytes"),

@@ -25,9 +25,8 @@ GOAL = 8  # times the fastest vLLM
 
 def speed_fragments(folder: Path = RESULTS) -> dict[str, str]:
     """Return each fragment by its file's name; `ValueError` for a file that another version has written."""
-    found = {f"{table}-{part}": NOT_MEASURED for table, parts in PARTS.items() for part in parts} | {
-        MEMORY: NOT_MEASURED
-    }
+    names = [f"{table}-{part}" for table, parts in PARTS.items() for part in parts]
+    found = dict.fromkeys([*names, MEMORY], NOT_MEASURED)
     for table, parts in PARTS.items():
         if results := _read(folder / f"{table}.json", "table"):
             made = {grid.name: as_html(grid, table) for grid in [_origin(results, table), *grids(results)]}
@@ -83,7 +82,7 @@ def _memory(results: dict[str, Any]) -> Grid:
     engine = results["engine"]
     rows = [[what, figure] for what, figure in lines_of(results)]
     rows += [["block size", f"{results['block_size']}"], ["dtype of the cache", engine["kv_dtype"]], *_where(results)]
-    return Grid("memory", f"The plain engine, alone on the machine: docs/results/{MEMORY}.json", ["", ""], rows, [])
+    return Grid("memory", f"The plain engine, alone on the card: docs/results/{MEMORY}.json", ["", ""], rows, [])
 
 
 def _where(results: dict[str, Any]) -> list[list[str]]:

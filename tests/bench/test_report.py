@@ -332,7 +332,15 @@ def test_the_goal_is_held_against_the_medians(tmp_path: Path, results: dict[str,
 
 
 def test_a_memory_file_makes_its_fragment(tmp_path: Path) -> None:
-    filled = {"alive": 16, "used_blocks": 96, "blocks": 100, "block_size": 16, "pool_bytes": 409_600, "positions": 256}
+    filled = {
+        "alive": 16,
+        "repeated": 15,
+        "used_blocks": 96,
+        "blocks": 100,
+        "block_size": 16,
+        "pool_bytes": 409_600,
+        "positions": 256,
+    }
     found = {
         **origin("memory", MACHINE),
         **figures(filled),

@@ -30,7 +30,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from course.judge.console.compiled import SHARED_LIMIT
-from solutions import fused_decode, prompt_graphs, split_kv
+from solutions import fused_decode, prompt_graphs, prompt_pass, split_kv
 from solutions.kv_cache import KVCache
 from solutions.weights import GPT2Config, random_weights
 from tests.engine.cases import make_case
@@ -48,7 +48,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, 
 
 
 # The fused step is compiled for the GPU that its plans were found on, and for the least shared memory that one has.
-FUSED = {"fused-1": 1, "fused-8": 8, "fused-16": 16, "fused-256": 256}
+FUSED = {f"fused-{size}": size for size in fused_decode.PLANS}
 FUSED_ARCHITECTURES = (89, 90)
 
 
@@ -133,7 +133,7 @@ def variants(everything: bool) -> Iterator[Variant]:
 def record(variant: Variant, arch: int, attention: ModuleType, slot_write: ModuleType) -> list[Recorder]:
     """Call the launcher and return the recorders of the kernels that it launched."""
     recorders = []
-    for module in (attention, slot_write, split_kv, fused_decode, prompt_graphs):
+    for module in (attention, slot_write, split_kv, fused_decode, prompt_graphs, prompt_pass):
         for name in [name for name in vars(module) if name.endswith("_kernel")]:
             kernel = getattr(module, name)
             setattr(module, name, Recorder(kernel.kernel if isinstance(kernel, Recorder) else kernel))
@@ -163,7 +163,7 @@ def launch_part(variant: Variant, attention: ModuleType, slot_write: ModuleType)
 def launch_fused(size: int, arch: int) -> None:
     """Launch a decode step of GPT-2 small, but for the number of its layers and words, as on that GPU.
 
-    And what begins a turn, and what begins a step with prompts.
+    And what begins a turn, and the kernels of a step with prompts.
     """
     config = GPT2Config(vocab_size=1000, n_positions=1024, n_embd=768, n_layer=1, n_head=12)
     cache = KVCache(1, 1, 16, config.n_head, config.head_dim, torch.float16, "cpu")
@@ -175,6 +175,8 @@ def launch_fused(size: int, arch: int) -> None:
         decoder._step(size, long)
     prompts = prompt_graphs.PromptGraphs(SimpleNamespace(config=config), [], decoder, 16, 256, decoder.graphs)
     prompts._lay_out(prompt_graphs.Size(256, size, 128))
+    passed = prompt_pass.PromptPass(SimpleNamespace(config=config), decoder)
+    passed._add(decoder.x, decoder.heads, passed.layers[0][1])
 
 
 def compile_one(job: tuple[Variant, int], attention: Path, slot_write: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 from solutions import fast_engine
 from solutions.batch import Batch, Row, build_batch
 from solutions.block_table import slot_mapping
-from solutions.cuda_graphs import Graphs
+from solutions.cuda_graphs import Graphs, Staged
 from solutions.fused_decode import Entry, Turn
 from solutions.prompt_graphs import PromptGraphs
 from solutions.weights import GPT2Config, random_weights
@@ -22,6 +22,7 @@ from tests.engine.driver import EOS, VOCABULARY, next_token, solo
 
 CONFIG = GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=256, n_layer=1, n_head=4)
 BLOCK_SIZE = 8
+LONGEST = 250  # tokens of a sequence: no whole number of blocks
 
 
 class Device:
@@ -139,7 +140,7 @@ class Recorder(Graphs):
 
 def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
     """Return graphs of steps of up to 600 tokens of 100 sequences, and a list that takes what each would compute."""
-    model = SimpleNamespace(config=GPT2Config(n_positions=256))
+    model = SimpleNamespace(config=GPT2Config(n_positions=LONGEST))
     decoder: Any = SimpleNamespace(tokens=torch.arange(100, dtype=torch.int32) + 1000, linears=[])
     prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
     batches: list[Batch] = []
@@ -148,15 +149,17 @@ def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
 
 
 def random_rows(rng: random.Random) -> list[Row]:
-    """Up to 100 sequences of at most 256 tokens and 600 new ones, some of which the device knows alone."""
+    """Up to 100 sequences of at most LONGEST tokens and 600 new ones, some of which the device knows alone."""
     lengths = [1] * rng.randint(1, 100)
-    while sum(lengths) < 600 and rng.random() < 0.99:
+    while sum(lengths) < 600 and rng.random() < 0.95:
         at = rng.randrange(len(lengths))
-        lengths[at] = min(256, 600 - sum(lengths) + lengths[at], lengths[at] + rng.randint(1, 60))
+        lengths[at] = min(LONGEST, 600 - sum(lengths) + lengths[at], lengths[at] + rng.randint(1, 60))
     rows = []
     for num_new in lengths:
-        context_len = rng.randint(num_new, 256)
-        blocks = [rng.randrange(1 << 30) for _ in range(rng.randint(-(-context_len // BLOCK_SIZE), 256 // BLOCK_SIZE))]
+        context_len = rng.randint(num_new, LONGEST)
+        blocks = [
+            rng.randrange(1 << 30) for _ in range(rng.randint(-(-context_len // BLOCK_SIZE), -(-LONGEST // BLOCK_SIZE)))
+        ]
         tokens = [rng.randrange(-100, VOCABULARY) for _ in range(num_new)]
         rows.append(Row(tokens, context_len, blocks, rng.random() < 0.8))
     return rows
@@ -172,6 +175,15 @@ def test_every_size_of_step_that_may_come_is_recorded_before() -> None:
     for _ in range(300):
         prompts.launch(random_rows(rng))
     assert graphs.count == recorded == 3 * 2 * 2
+
+
+def test_what_is_sent_is_there() -> None:
+    rng = random.Random(0)
+    for most in (1, 7, 8):
+        staged = Staged(most, torch.device("cpu"))
+        for count in [*range(most + 1), 1]:
+            staged.send(numbers := [rng.randrange(-9, 9) for _ in range(count)])
+            assert staged.there[:count].tolist() == numbers
 
 
 def test_a_graph_reads_what_a_batch_holds_and_padding() -> None:

@@ -45,6 +45,27 @@ def test_what_layer_norm_takes_away_changes_nothing(size: int, monkeypatch: pyte
     assert found.kv_error < 2e-3, found
 
 
+@pytest.mark.parametrize("size", [1, 4, 16, 64])
+def test_the_longest_of_short_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels without a loop among them, whose one tile is full."""
+    plan = fused_decode.PLANS[size]._replace(attend_long=None)  # type: ignore[arg-type]  # not to be asked
+    monkeypatch.setattr(fused_decode, "PLANS", {256: plan})
+    scene = Scene(replace(SMALL, n_layer=1), [fused_decode.SHORT - 1, 5][: min(size, 2)], 1, DEVICE)
+    decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=2, max_steps=1)
+    monkeypatch.setattr(
+        decoder,
+        "_record",
+        lambda size: _Recorded(
+            lambda: decoder._enter(size), lambda: decoder._step(size, long=False), lambda: pytest.fail("a long step")
+        ),
+    )
+    for stale in (decoder.given.there, decoder.tables):
+        stale.fill_(2**31 - 1)
+    found = compare(scene, 1, decoder)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
 @pytest.mark.parametrize("size", [1, 8, 256])
 def test_plans_for_long_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn's longest row decides; short ones beside it come out right as well."""
