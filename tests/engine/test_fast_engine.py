@@ -139,9 +139,9 @@ class Recorder(Graphs):
 
 
 def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
-    """Return graphs of steps of up to 600 tokens of 100 sequences, and a list that takes what each would compute."""
+    """Return graphs of steps of up to 600 tokens of 40 sequences, and a list that takes what each would compute."""
     model = SimpleNamespace(config=GPT2Config(n_positions=LONGEST))
-    decoder: Any = SimpleNamespace(tokens=torch.arange(100, dtype=torch.int32) + 1000, linears=[])
+    decoder: Any = SimpleNamespace(tokens=torch.arange(40, dtype=torch.int32) + 1000, linears=[])
     prompts = PromptGraphs(model, [], decoder, BLOCK_SIZE, 600, graphs)
     batches: list[Batch] = []
     prompts._compute = batches.append  # type: ignore[assignment, method-assign]
@@ -149,8 +149,8 @@ def prompt_graphs(graphs: Graphs) -> tuple[PromptGraphs, list[Batch]]:
 
 
 def random_rows(rng: random.Random) -> list[Row]:
-    """Up to 100 sequences of at most LONGEST tokens and 600 new ones, some of which the device knows alone."""
-    lengths = [1] * rng.randint(1, 100)
+    """Up to 40 sequences of at most LONGEST tokens and 600 new ones, some of which the device knows alone."""
+    lengths = [1] * rng.randint(1, 40)
     while sum(lengths) < 600 and rng.random() < 0.95:
         at = rng.randrange(len(lengths))
         lengths[at] = min(LONGEST, 600 - sum(lengths) + lengths[at], lengths[at] + rng.randint(1, 60))
@@ -160,7 +160,7 @@ def random_rows(rng: random.Random) -> list[Row]:
         blocks = [
             rng.randrange(1 << 30) for _ in range(rng.randint(-(-context_len // BLOCK_SIZE), -(-LONGEST // BLOCK_SIZE)))
         ]
-        tokens = [rng.randrange(-100, VOCABULARY) for _ in range(num_new)]
+        tokens = [rng.randrange(-40, VOCABULARY) for _ in range(num_new)]
         rows.append(Row(tokens, context_len, blocks, rng.random() < 0.8))
     return rows
 
