@@ -406,7 +406,7 @@ class Attend(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """How `reduce_norm_kernel` is launched."""
+    """How `reduce_norm_kernel` is launched, where a product that is added to the residual stream has splits."""
 
     warps: int
     begin: int
@@ -612,6 +612,7 @@ class FusedDecoder:
     def _record(self, size: int) -> _Recorded:
         """Return what begins a turn of `size` rows and what runs one of its steps, recorded when first asked for."""
         if size not in self._recorded:
+            self.given.there.zero_()  # the numbers of another size lead anywhere
             # The tokens are those of a turn under way, with which the next one begins.
             enter = self.graphs.record(functools.partial(self._enter, size), kept=self.tokens)
             self.positions.fill_(-1)  # the steps that are run for recording write nowhere

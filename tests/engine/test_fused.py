@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from solutions import fused_decode
 from solutions.block_pool import BlockPool
 from solutions.block_table import BlockTable
+from solutions.cuda_graphs import Graphs
 from solutions.engine import Engine
 from solutions.fast_engine import FastEngine
 from solutions.fused_decode import FusedDecoder, _Recorded, unsupported
@@ -61,6 +63,29 @@ def test_the_longest_of_short_contexts(size: int, monkeypatch: pytest.MonkeyPatc
     )
     for stale in (decoder.given.there, decoder.tables):
         stale.fill_(2**31 - 1)
+    found = compare(scene, 1, decoder)
+    assert found.token_gap < 0.01, found
+    assert found.kv_error < 2e-3, found
+
+
+class RunsOnce(Graphs):
+    """Runs a call when it is recorded, as on a GPU."""
+
+    def record(self, call: Callable[[], None], kept: torch.Tensor) -> Callable[[], None]:
+        before = kept.clone()
+        call()
+        kept.copy_(before)
+        return call
+
+
+def test_what_is_recorded_between_turns_reads_nothing_of_the_one_before() -> None:
+    """Its numbers are laid out for another size: taken for places, they lead anywhere."""
+    scene = Scene(replace(SMALL, n_layer=1), [17], 1, DEVICE)
+    graphs = RunsOnce(torch.device(DEVICE))
+    decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=4, max_steps=1, graphs=graphs)
+    decoder.given.there.fill_(3)  # all of it in bounds, so that a mistake does no harm here
+    decoder._record(1)
+    assert not decoder.tables.any()
     found = compare(scene, 1, decoder)
     assert found.token_gap < 0.01, found
     assert found.kv_error < 2e-3, found
