@@ -4,9 +4,10 @@ A step of one token a sequence does little arithmetic and reads all the weights,
 number of kernels that wait for each other. Hence: layer norm's gain and bias are folded into the weights that follow,
 and the mean that it takes away into those that write the residual stream, which leaves one sum of squares to compute;
 bias, GELU and residual ride on the matrix products; attention writes the new key and value itself; and the vocabulary
-projection keeps the best token of each tile, so that no logits reach memory. The chosen token stays on the device and
-is the next step's input. What depends on nothing in the step, the weights above all, is fetched before a kernel waits
-for the one before it (programmatic dependent launch, on GPUs from Hopper on).
+projection keeps the best token of each tile, so that no logits reach memory. The residual stream is in fixed point:
+sums of integers are the same in any order, so programs that share a sum add to it as they come. The chosen token stays
+on the device and is the next step's input. What depends on nothing in the step, the weights above all, is fetched
+before a kernel waits for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 LOG2_E = tl.constexpr(1.4426950408889634)
 # Programmatic dependent launch: where a kernel lets the next one begin. With NONE they follow each other.
 NONE, BEFORE, AFTER, EARLY = (tl.constexpr(place) for place in range(4))
+UNITS = tl.constexpr(2.0**15)  # of the residual stream, to a 1: so 32 bits hold all that fp16 can
 
 
 @triton.jit
@@ -58,25 +60,40 @@ def await_inputs(PDL: tl.constexpr):
 
 
 @triton.jit
+def to_float(x):
+    """Return numbers in fp32, those of the residual stream among them."""
+    return x.to(tl.float32) * (1.0 / UNITS if x.dtype == tl.int32 else 1.0)
+
+
+@triton.jit
+def to_stream(x):
+    """Return numbers as the residual stream has them, rounded to the nearest."""
+    return tl.floor(x * UNITS + 0.5).to(tl.int32)
+
+
+@triton.jit
 def product_kernel(
-    x_ptr,  # [rows, K], as many rows as tiles have: those beyond M may hold anything
+    x_ptr,  # [rows, K], as many rows as tiles have: those beyond M may hold anything. int32: the residual stream
     weight_ptr, bias_ptr,  # [N, K], fp32 [N]
-    out_ptr,  # [M, N]; PARTIAL: fp32 [splits, M, N], the sums over a part of the columns each, without bias
-    squares_ptr,  # fp32 [parts, M]: sums of the residual stream's squares; SQUARES parts are read, or they are written
+    out_ptr,  # [M, N]; int32: the residual stream, to which the product is added
+    copy_ptr,  # ALONE: [M, N], the residual stream after that, as the next product multiplies it
+    squares_ptr,  # fp32 [parts, M]: sums of `copy`'s squares; SQUARES parts are read, or with ALONE they are written
     token_ptr,  # BEST: int32 [M, tiles of N], and `out` is fp32 of the same shape
     M, N, epsilon, K: tl.constexpr, DEPTH: tl.constexpr, PART: tl.constexpr,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, SLICES: tl.constexpr,
     STEP: tl.constexpr, STAGES: tl.constexpr, SWAP: tl.constexpr,
-    SQUARES: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, PARTIAL: tl.constexpr, BEST: tl.constexpr,
-    PDL: tl.constexpr,
+    SQUARES: tl.constexpr, GELU: tl.constexpr, ALONE: tl.constexpr, BEST: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Multiply a tile of rows with a tile of weights, over DEPTH of the columns.
 
     Without STEP all of the weights are in registers before the wait, as one or three PARTs of the columns: for a single
     row, or for a few on the tensor cores, where SLICES of the columns are multiplied by the warps side by side.
-    SQUARES: x is the residual stream, to be normed; a single row's sum of squares comes from the same pass over it.
-    ADD: onto `out`, the residual stream. BEST: keep only the largest of each row and where it is, the first of equals.
+    The residual stream is normed on the way: with sums of its squares from the same pass over it, or from `squares`.
+    ALONE: one program adds all columns of a tile to the stream; otherwise several do, each some of them.
+    BEST: keep only the largest of each row and where it is, the first of equals.
     """
+    NORM: tl.constexpr = x_ptr.dtype.element_ty == tl.int32
+    ADD: tl.constexpr = out_ptr.dtype.element_ty == tl.int32
     let_next_begin(PDL == EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -84,8 +101,8 @@ def product_kernel(
     if STEP == 0:
         if ROWS == 1:
             column = output[:, None] * 0 + tl.arange(0, PART)[None, :]  # x in the layout of the weights: no exchange
-            weights = weight_ptr + output[:, None] * K + column
-            inputs = x_ptr + column
+            weights = weight_ptr + output[:, None] * K + split * DEPTH + column
+            inputs = x_ptr + split * DEPTH + column
         else:
             WIDE: tl.constexpr = PART // SLICES
             column = (tl.arange(0, SLICES) * WIDE)[:, None, None] + tl.arange(0, WIDE)[None, None, :]
@@ -97,28 +114,29 @@ def product_kernel(
             weight_2 = tl.load(weights + 2 * PART)
     elif PDL and not BEST:
         fetch_ahead(weight_ptr, output, split * DEPTH, K, DEPTH)
-    if not PARTIAL:
-        bias = tl.load(bias_ptr + output)
+    bias = tl.load(bias_ptr + output)
     await_inputs(PDL)
-    out = out_ptr + (split * M + row[:, None]) * N + output[None, :]
+    out = row[:, None] * N + output[None, :]
     is_row = row[:, None] < M
-    if ADD:
-        old = tl.load(out, mask=is_row, other=0.0).to(tl.float32)
-    if SQUARES and ROWS > 1:  # asked for now and added up after the product, which need not wait for them
+    if ALONE:
+        old = to_float(tl.load(out_ptr + out, mask=is_row, other=0))
+    if SQUARES:  # asked for now and added up after the product, which need not wait for them
         part = tl.arange(0, triton.next_power_of_2(SQUARES))[:, None]
         squares = tl.load(squares_ptr + part * M + row[None, :], mask=part < SQUARES, other=0.0)
     if STEP:
-        acc = multiply(x_ptr, weight_ptr, row, output, split * DEPTH, K, DEPTH, ROWS, OUTPUTS, STEP, STAGES, SWAP)
+        acc, square = multiply(
+            x_ptr, weight_ptr, row, output, split * DEPTH, K, DEPTH, ROWS, OUTPUTS, STEP, STAGES, SWAP
+        )
     elif ROWS == 1:
-        x = tl.load(inputs).to(tl.float32)
+        x = to_float(tl.load(inputs))
         product, square = weight.to(tl.float32) * x, x * x
         if PART < DEPTH:
-            x_1 = tl.load(inputs + PART).to(tl.float32)
-            x_2 = tl.load(inputs + 2 * PART).to(tl.float32)
+            x_1 = to_float(tl.load(inputs + PART))
+            x_2 = to_float(tl.load(inputs + 2 * PART))
             product += weight_1.to(tl.float32) * x_1 + weight_2.to(tl.float32) * x_2
             square += x_1 * x_1 + x_2 * x_2
         acc = tl.sum(product, 1)
-        if SQUARES:
+        if NORM:
             acc *= tl.rsqrt(tl.sum(square, 1) / K + epsilon)
         acc = acc[None, :]
     else:
@@ -127,16 +145,13 @@ def product_kernel(
             sliced = tl.dot(tl.load(inputs + PART), tl.permute(weight_1, (0, 2, 1)), sliced)
             sliced = tl.dot(tl.load(inputs + 2 * PART), tl.permute(weight_2, (0, 2, 1)), sliced)
         acc = tl.sum(sliced, 0)
-    if SQUARES and ROWS > 1:
+    if SQUARES:
         acc *= tl.rsqrt(tl.sum(squares, 0) / K + epsilon)[:, None]
-    if not PARTIAL:
-        acc += bias[None, :]
+    if NORM and STEP:
+        acc *= tl.rsqrt(square / K + epsilon)[:, None]
+    acc += tl.where(split == 0, bias, 0.0)[None, :]
     if GELU:
         acc = gelu(acc)
-    if ADD:
-        acc += old
-        if ROWS > 1:
-            tl.store(squares_ptr + tl.program_id(1) * M + row, tl.sum(acc * acc, 1), mask=row < M)
     if BEST:
         acc = tl.where((output < N)[None, :], acc, float("-inf"))
         best = tl.max(acc, 1)
@@ -144,8 +159,15 @@ def product_kernel(
         place = row * tl.num_programs(1) + tl.program_id(1)
         tl.store(out_ptr + place, best, mask=row < M)
         tl.store(token_ptr + place, token, mask=row < M)
+    elif ALONE:
+        acc += old
+        tl.store(out_ptr + out, to_stream(acc), mask=is_row)
+        tl.store(copy_ptr + out, acc.to(copy_ptr.dtype.element_ty), mask=is_row)
+        tl.store(squares_ptr + tl.program_id(1) * M + row, tl.sum(acc * acc, 1), mask=row < M)
+    elif ADD:
+        tl.atomic_add(out_ptr + out, to_stream(acc), mask=is_row, sem="relaxed")
     else:
-        tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=is_row)
+        tl.store(out_ptr + out, acc.to(out_ptr.dtype.element_ty), mask=is_row)
 
 
 @triton.jit
@@ -155,18 +177,25 @@ def multiply(
 ):  # fmt: skip
     """Return x · weights over the columns from `first` to `first + DEPTH`, [ROWS, OUTPUTS] in fp32.
 
+    And of the residual stream the sums of squares, [ROWS]: where it is not x, zeros that nobody reads.
     SWAP has the weights on the left: tensor cores take 64 rows at a time there, and on the right as few as 8.
     """
     column = first + tl.arange(0, STEP)
     x = x_ptr + row[:, None] * K + column[None, :]
     weight = weight_ptr + output[:, None] * K + column[None, :]
     acc = tl.zeros([OUTPUTS, ROWS], tl.float32) if SWAP else tl.zeros([ROWS, OUTPUTS], tl.float32)
+    NORM: tl.constexpr = x_ptr.dtype.element_ty == tl.int32
+    squares = tl.zeros([ROWS, STEP if NORM else 1], tl.float32)
     for start in tl.range(0, DEPTH, STEP, num_stages=STAGES):
         x_tile, weight_tile = tl.load(x + start), tl.load(weight + start)
+        if NORM:
+            wide = to_float(x_tile)
+            squares += wide * wide
+            x_tile = wide.to(weight_tile.dtype)
         acc = tl.dot(weight_tile, x_tile.T, acc) if SWAP else tl.dot(x_tile, weight_tile.T, acc)
     if SWAP:
         acc = tl.trans(acc)
-    return acc
+    return acc, tl.sum(squares, 1)
 
 
 @triton.jit
@@ -192,22 +221,16 @@ def store_normed(x, h_ptr, row, column, epsilon, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def reduce_norm_kernel(
-    partials_ptr, bias_ptr,  # fp32 [SPLITS, M, WIDTH], fp32 [WIDTH]
-    x_ptr, h_ptr,  # [M, WIDTH]: the residual stream; its layer norm
-    M, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, SPLITS: tl.constexpr, PDL: tl.constexpr,
+def norm_kernel(
+    stream_ptr, h_ptr,  # int32 [M, WIDTH]: the residual stream; [M, WIDTH]: its layer norm
+    epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Add a matrix product's partial sums and its bias to the residual stream, and normalise it for the next."""
+    """Normalise the residual stream for the next product, which then need not do it in each of its programs."""
     let_next_begin(PDL == EARLY)
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
-    mask = column < WIDTH
-    bias = tl.load(bias_ptr + column, mask=mask, other=0.0)
     await_inputs(PDL)
-    x = tl.load(x_ptr + row * WIDTH + column, mask=mask, other=0.0).to(tl.float32) + bias
-    for split in tl.static_range(SPLITS):
-        x += tl.load(partials_ptr + (split * M + row) * WIDTH + column, mask=mask, other=0.0)
-    tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
+    x = to_float(tl.load(stream_ptr + row * WIDTH + column, mask=column < WIDTH, other=0))
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -216,13 +239,17 @@ def attend_kernel(
     qkv_ptr,  # [M, 3, HEADS, HEAD_DIM]
     keys_ptr, values_ptr,  # one layer's cache
     tables_ptr, positions_ptr,  # int32 [M, width]: block tables; int32 [M], negative where there is no row
-    out_ptr,  # [M, HEADS, HEAD_DIM]
+    out_ptr,  # [M, HEADS, HEAD_DIM]; OUTPUTS: int32 [M, N], the residual stream
+    weight_ptr, bias_ptr,  # the output projection's, [N, HEADS · HEAD_DIM], fp32 [N]
     scale, table_stride, block_stride, slot_stride, head_stride,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
-    TILE: tl.constexpr, DOT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
+    TILE: tl.constexpr, DOT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OUTPUTS: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """One program: one row and head. Writes the new key and value, and attends to them and to those of the cache.
 
+    OUTPUTS: the output projection too. As many of the residual stream's columns are a program's, to which it adds its
+    head's share; attention is computed as often as there are programs to a head.
     The cache's are of earlier steps: before the wait the first tile is fetched, and AHEAD more into the L2 cache.
     DOT: on the tensor cores, which multiply 8 columns at a time; all are the one query.
     """
@@ -239,6 +266,10 @@ def attend_kernel(
     key, value = load_context(keys_ptr, values_ptr, place, valid, dim)
     here = tl.maximum(position, 0)
     target = tl.load(table_ptr + here // BLOCK_SIZE).to(tl.int64) * block_stride + here % BLOCK_SIZE * slot_stride + dim
+    if OUTPUTS:
+        output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
+        weight = tl.load(weight_ptr + (output[:, None] * HEADS + head) * HEAD_DIM + dim[None, :])
+        bias = tl.where(head == 0, tl.load(bias_ptr + output), 0.0)
     if PDL and AHEAD:
         for start in range(TILE, tl.minimum(position, (AHEAD + 1) * TILE), TILE):
             place, _ = place_context(table_ptr, start, position, block_stride, slot_stride, BLOCK_SIZE, TILE)
@@ -250,7 +281,7 @@ def attend_kernel(
     new_key = tl.load(new_ptr + HEADS * HEAD_DIM)
     new_value = tl.load(new_ptr + 2 * HEADS * HEAD_DIM)
     own = tl.sum(query.to(tl.float32) * new_key.to(tl.float32), 0)
-    is_row = dim < tl.where(position < 0, 0, HEAD_DIM)
+    is_row = dim < tl.where((position < 0) | (tl.program_id(1) > 0), 0, HEAD_DIM)
     tl.store(keys_ptr + target, new_key.to(keys_ptr.dtype.element_ty), mask=is_row)
     tl.store(values_ptr + target, new_value.to(values_ptr.dtype.element_ty), mask=is_row)
 
@@ -265,8 +296,14 @@ def attend_kernel(
                 place, valid = place_context(table_ptr, start, position, block_stride, slot_stride, BLOCK_SIZE, TILE)
                 key, value = load_context(keys_ptr, values_ptr, place, valid, dim)
                 acc, largest, total = take_tile(query, key, value, valid, acc, largest, total, scale, DOT)
-    out = out_ptr + (row * HEADS + head) * HEAD_DIM + dim[:, None] + lane * 0
-    tl.store(out, (acc / total[None, :]).to(out_ptr.dtype.element_ty), mask=(lane == 0) & (dim >= 0)[:, None])
+    acc /= total[None, :]
+    if OUTPUTS:
+        attended = tl.sum(tl.where(lane == 0, acc, 0.0), 1)
+        share = tl.sum(weight.to(tl.float32) * attended[None, :], 1) + bias
+        tl.atomic_add(out_ptr + row * (OUTPUTS * tl.num_programs(1)) + output, to_stream(share), sem="relaxed")
+    else:
+        out = out_ptr + (row * HEADS + head) * HEAD_DIM + dim[:, None] + lane * 0
+        tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=(lane == 0) & (dim >= 0)[:, None])
 
 
 @triton.jit
@@ -313,14 +350,16 @@ def load_context(keys_ptr, values_ptr, place, valid, dim):
 
 
 @triton.jit
-def embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
+def embed(
+    token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
     """Store a token's embedding, less its mean, as the row of the residual stream, and its layer norm."""
     column = tl.arange(0, COLUMNS)
     mask = column < WIDTH
     x = tl.load(wte_ptr + token.to(tl.int64) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     x += tl.load(wpe_ptr + tl.maximum(position, 0) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     x = tl.where(mask, x - tl.sum(x, 0) / WIDTH, 0.0)
-    tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
+    tl.store(stream_ptr + row * WIDTH + column, to_stream(x), mask=mask)
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -328,7 +367,7 @@ def embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH: 
 def enter_kernel(
     given_ptr,  # int32: (source, token, position, place of the first block) of each row, then all rows' blocks
     tokens_ptr, positions_ptr, steps_ptr, tables_ptr,  # int32 [M] each; int32 [M, table_width]
-    wte_ptr, wpe_ptr, x_ptr, h_ptr, table_width, epsilon,
+    wte_ptr, wpe_ptr, stream_ptr, h_ptr, table_width, epsilon,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr,  # BLOCKS: table_width, rounded up
 ):  # fmt: skip
     """Begin a turn: one program a row. Behind its own blocks its table has what lies there: no context comes so far."""
@@ -343,14 +382,14 @@ def enter_kernel(
     position = tl.load(entry + 2)
     tl.store(positions_ptr + row, position)
     tl.store(steps_ptr + row, 0)
-    embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
+    embed(token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
 
 
 @triton.jit
 def advance_kernel(
     best_ptr, token_ptr, num_tiles,  # [M, num_tiles]
     tokens_ptr, positions_ptr, steps_ptr, sampled_ptr,  # int32 [M] each; int32 [steps, M]
-    wte_ptr, wpe_ptr, x_ptr, h_ptr, last_position, vocabulary, epsilon,
+    wte_ptr, wpe_ptr, stream_ptr, h_ptr, last_position, vocabulary, epsilon,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """End a step: choose each row's token, keep it for the host, and make it the next step's input."""
@@ -367,7 +406,7 @@ def advance_kernel(
     tl.store(steps_ptr + row, step + 1)
     tl.store(tokens_ptr + row, token)
     tl.store(positions_ptr + row, position)
-    embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
+    embed(token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
 
 
 class Linear(NamedTuple):
@@ -380,7 +419,8 @@ class Linear(NamedTuple):
 class Cut(NamedTuple):
     """How `product_kernel` is launched: a program's tile, warps, and where it lets the next kernel begin.
 
-    `splits` programs share the columns of a tile; with 0 one has them all, and adds them to the residual stream itself.
+    `splits` programs share the columns of a tile and add to the residual stream; with 0 one does, and sums up squares
+    for the next product. Where it has not, that product is `direct` and sums them up itself, or `norm_kernel` runs.
     """
 
     rows: int
@@ -392,10 +432,14 @@ class Cut(NamedTuple):
     step: int = 0
     stages: int = 0
     swap: bool = False
+    direct: bool = False
 
 
 class Attend(NamedTuple):
-    """How `attend_kernel` is launched. With 0 stages it has no loop: contexts must fit into one tile."""
+    """How `attend_kernel` is launched. With 0 stages it has no loop: contexts must fit into one tile.
+
+    With `outputs` it is the output projection too.
+    """
 
     tile: int
     warps: int
@@ -403,10 +447,11 @@ class Attend(NamedTuple):
     begin: int
     ahead: int = 7
     stages: int = 2
+    outputs: int = 0
 
 
 class Norm(NamedTuple):
-    """How `reduce_norm_kernel` is launched, where a product that is added to the residual stream has splits."""
+    """How `norm_kernel` is launched."""
 
     warps: int
     begin: int
@@ -431,9 +476,9 @@ class Plan(NamedTuple):
 SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 32, 1, 8, 1), Attend(128, 4, False, 3, 0, 0), Attend(512, 8, False, 3, 0, 1),
-        Cut(1, 8, 0, 4, 1), Cut(1, 32, 1, 8, 1), Cut(1, 16, 0, 16, 1),
-        Norm(4, 1), Cut(1, 32, 1, 8, 1),
+        Cut(1, 16, 1, 8, 3, direct=True), Attend(128, 4, False, 2, 0, 0, 128), Attend(512, 8, False, 2, 0, 1, 128),
+        Cut(1, 8, 1, 4, 1), Cut(1, 16, 1, 4, 1, direct=True), Cut(1, 32, 4, 8, 3),
+        Norm(4, 1), Cut(1, 32, 1, 8, 2, direct=True),
     ),
     4: Plan(
         Cut(16, 64, 1, 4, 1, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
@@ -446,9 +491,9 @@ PLANS = {
         Norm(8, 1), Cut(16, 128, 1, 4, 3, 1, 128, 3),
     ),
     16: Plan(
-        Cut(16, 64, 1, 4, 3, 1, 128, 6, True), Attend(128, 4, True, 3, 0, 0), Attend(128, 4, True, 3, 1),
-        Cut(16, 16, 0, 4, 2, 4), Cut(16, 32, 1, 4, 1, 1, 128, 5), Cut(16, 64, 4, 4, 1, 1, 256, 3, True),
-        Norm(8, 2), Cut(32, 128, 1, 4, 3, 1, 64, 4),
+        Cut(16, 64, 1, 4, 2, 1, 128, 6, True, True), Attend(128, 4, True, 3, 0, 0), Attend(128, 4, True, 3, 1),
+        Cut(16, 16, 3, 2, 3, 2), Cut(16, 64, 1, 4, 2, 1, 128, 6, True), Cut(16, 64, 6, 4, 2, 1, 128, 4, True),
+        Norm(4, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3),
     ),
     32: Plan(
         Cut(32, 64, 1, 4, 1, 1, 128, 4, True), Attend(128, 4, True, 3), Attend(128, 4, True, 3, 1),
@@ -552,9 +597,10 @@ class FusedDecoder:
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
         self.sampled = empty(max_steps * max_rows, dtype=int32)  # by step, then by row: as many as the turn has
         rows = max_rows + -max_rows % 128  # whole tiles
+        self.stream = empty(rows, width, dtype=int32)
         self.x, self.h, self.heads = (empty(rows, width, dtype=dtype) for _ in range(3))
         self.qkv, self.inner = empty(rows, 3 * width, dtype=dtype), empty(rows, inner, dtype=dtype)
-        self.partials, self.squares = empty(8 * rows * width, dtype=fp32), empty(rows * width, dtype=fp32)
+        self.squares = empty(rows * width, dtype=fp32)
         tiles = len(self.head.weight) // 16
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
         on_gpu = self.device.type == "cuda"
@@ -625,7 +671,7 @@ class FusedDecoder:
         config = self.config
         enter_kernel[(size,)](
             self.given.there, self.tokens, self.positions, self.steps, self.tables, self.weights.wte, self.weights.wpe,
-            self.x, self.h, self.tables.shape[1], config.layer_norm_epsilon, config.n_embd,
+            self.stream, self.h, self.tables.shape[1], config.layer_norm_epsilon, config.n_embd,
             triton.next_power_of_2(config.n_embd), triton.next_power_of_2(self.tables.shape[1]),
         )  # fmt: skip
 
@@ -633,21 +679,24 @@ class FusedDecoder:
         """Launch the kernels of one step."""
         plan = plan_of(size)
         attend = plan.attend_long if long else plan.attend
-        normed = (self.h, 0) if plan.qkv.rows > 1 else (self.x, 1)
         # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
         cut = plan.qkv._replace(begin=0)
+        normed = (self.stream if cut.direct else self.h, 0)
         for index, (qkv, proj, up, down) in enumerate(self.linears):
             self._multiply(qkv, normed, self.qkv, size, cut)
             self._attend(index, size, attend)
-            normed = self._add(proj, self.heads, size, plan.proj, plan.norm)
+            if not attend.outputs:
+                self._multiply(proj, (self.heads, 0), self.stream, size, plan.proj)
+            normed = self._normed(size, plan.proj, plan.up, plan.norm)
             self._multiply(up, normed, self.inner, size, plan.up, gelu=True)
-            normed = self._add(down, self.inner, size, plan.down, plan.norm)
+            self._multiply(down, (self.inner, 0), self.stream, size, plan.down)
             cut = plan.qkv
+            normed = self._normed(size, plan.down, cut if index + 1 < len(self.linears) else plan.head, plan.norm)
         self._multiply(self.head, normed, self.best, size, plan.head, best=True)
         config, weights, num_tiles = self.config, self.weights, len(self.head.weight) // plan.head.outputs
         self._launch(
             advance_kernel, (size,), 4, 1, self.best, self.best_tokens, num_tiles, self.tokens, self.positions,
-            self.steps, self.sampled, weights.wte, weights.wpe, self.x, self.h, config.n_positions - 1,
+            self.steps, self.sampled, weights.wte, weights.wpe, self.stream, self.h, config.n_positions - 1,
             config.vocab_size, config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
             triton.next_power_of_2(num_tiles),
         )  # fmt: skip
@@ -656,35 +705,35 @@ class FusedDecoder:
         begin = begin if self.uses_pdl else 0
         kernel[grid](*arguments, begin, num_warps=warps, **({"launch_pdl": True} if begin else {}))
 
-    def _add(self, linear: Linear, x: torch.Tensor, size: int, cut: Cut, norm: Norm) -> tuple[torch.Tensor, int]:
-        """Add a product to the residual stream; return what the next product reads, as for `_multiply`."""
-        if cut.splits == 0:
-            self._multiply(linear, (x, 0), self.x, size, cut, add=True)
-            return self.x, len(linear.weight) // cut.outputs
-        cut = cut._replace(splits=math.gcd(cut.splits, x.shape[1]))  # fewer where a width is not to be cut so
-        self._multiply(linear, (x, 0), self.partials, size, cut, partial=True)
+    def _normed(self, size: int, before: Cut, cut: Cut, norm: Norm) -> tuple[torch.Tensor, int]:
+        """Return what a product reads of the residual stream, to which the one `before` has added; see `_multiply`."""
         width = self.config.n_embd
+        if before.splits == 0:
+            return self.x, width // before.outputs
+        if cut.direct:
+            return self.stream, 0
         self._launch(
-            reduce_norm_kernel, (size,), norm.warps, norm.begin, self.partials, linear.bias, self.x, self.h, size,
-            self.config.layer_norm_epsilon, width, triton.next_power_of_2(width), cut.splits,
+            norm_kernel, (size,), norm.warps, norm.begin, self.stream, self.h, self.config.layer_norm_epsilon, width,
+            triton.next_power_of_2(width),
         )  # fmt: skip
         return self.h, 0
 
     def _multiply(
         self, linear: Linear, inputs: tuple[torch.Tensor, int], out: torch.Tensor, size: int, cut: Cut, *,
-        gelu: bool = False, add: bool = False, partial: bool = False, best: bool = False,
+        gelu: bool = False, best: bool = False,
     ) -> None:  # fmt: skip
         """Launch a product. `inputs` are what to multiply and, where it is to be normed, the number of SQUARES."""
         (num_outputs, width), (x, squares) = linear.weight.shape, inputs
-        depth = width // max(1, cut.splits)
+        splits = math.gcd(max(1, cut.splits), width)  # fewer where a width is not to be cut so
+        depth = width // splits
         step = min(cut.step, depth)
-        stages = min(cut.stages, self._room(step * (cut.rows + cut.outputs))) if step else 0
+        stages = min(cut.stages, self._room(step * (cut.rows * x.itemsize // 2 + cut.outputs))) if step else 0
         self._launch(
-            product_kernel, (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, max(1, cut.splits)), cut.warps,
-            cut.begin, x, *linear, out, self.squares, self.best_tokens, size,
+            product_kernel, (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, splits), cut.warps, cut.begin,
+            x, *linear, out, self.x, self.squares, self.best_tokens, size,
             self.config.vocab_size if best else num_outputs, self.config.layer_norm_epsilon, width, depth,
             part_of(depth), cut.rows, cut.outputs, cut.slices, step, stages, cut.swap,
-            squares, gelu, add, partial, best,
+            squares, gelu, cut.splits == 0, best,
         )  # fmt: skip
 
     def _attend(self, index: int, size: int, cut: Attend) -> None:
@@ -695,9 +744,11 @@ class FusedDecoder:
             most = self._room(2 * head_dim * cut.stages)  # keys and values
             tile = min(tile, 1 << most.bit_length() - 1)
         self._launch(
-            attend_kernel, (size * heads,), cut.warps, cut.begin, self.qkv, layer.keys, layer.values, self.tables,
-            self.positions, self.heads, head_dim**-0.5 * LOG2_E.value, self.tables.stride(0), *layer.keys.stride()[:3],
-            heads, head_dim, self.cache.block_size, tile, cut.dot, cut.stages, cut.ahead,
+            attend_kernel, (size * heads, self.config.n_embd // cut.outputs if cut.outputs else 1), cut.warps,
+            cut.begin, self.qkv, layer.keys, layer.values, self.tables, self.positions,
+            self.stream if cut.outputs else self.heads, *self.linears[index][1], head_dim**-0.5 * LOG2_E.value,
+            self.tables.stride(0), *layer.keys.stride()[:3], heads, head_dim, self.cache.block_size, tile, cut.dot,
+            cut.stages, cut.ahead, cut.outputs,
         )  # fmt: skip
 
     def _room(self, numbers: int) -> int:
