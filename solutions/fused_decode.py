@@ -4,10 +4,10 @@ A step of one token a sequence does little arithmetic and reads all the weights,
 number of kernels that wait for each other. Hence: layer norm's gain and bias are folded into the weights that follow,
 and the mean that it takes away into those that write the residual stream, which leaves one sum of squares to compute;
 bias, GELU and residual ride on the matrix products; attention writes the new key and value itself; and the vocabulary
-projection keeps the best token of each tile, so that no logits reach memory. The residual stream is in fixed point:
-sums of integers are the same in any order, so programs that share a sum add to it as they come. The chosen token stays
-on the device and is the next step's input. What depends on nothing in the step, the weights above all, is fetched
-before a kernel waits for the one before it (programmatic dependent launch, on GPUs from Hopper on).
+projection keeps the best token of each tile, so that no logits reach memory. Some plans hold the residual stream in
+fixed point: sums of integers are the same in any order, so programs that share a sum add to it as they come. The chosen
+token stays on the device and is the next step's input. What depends on nothing in the step, the weights above all, is
+fetched before a kernel waits for the one before it (programmatic dependent launch, on GPUs from Hopper on).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOG2_E = tl.constexpr(1.4426950408889634)
 # Programmatic dependent launch: where a kernel lets the next one begin. With NONE they follow each other.
 NONE, BEFORE, AFTER, EARLY = (tl.constexpr(place) for place in range(4))
-UNITS = tl.constexpr(2.0**15)  # of the residual stream, to a 1: so 32 bits hold all that fp16 can
+UNITS = tl.constexpr(2.0**15)  # of fixed point, to a 1: so 32 bits hold all that fp16 can
 
 
 @triton.jit
@@ -60,40 +60,42 @@ def await_inputs(PDL: tl.constexpr):
 
 
 @triton.jit
-def to_float(x):
-    """Return numbers in fp32, those of the residual stream among them."""
+def from_residual(x):
+    """Return numbers of the residual stream in fp32, be they in fixed point or not."""
     return x.to(tl.float32) * (1.0 / UNITS if x.dtype == tl.int32 else 1.0)
 
 
 @triton.jit
-def to_stream(x):
-    """Return numbers as the residual stream has them, rounded to the nearest."""
-    return tl.floor(x * UNITS + 0.5).to(tl.int32)
+def to_residual(x, dtype: tl.constexpr):
+    """Return numbers as the residual stream has them, in fixed point if the dtype is int32."""
+    if dtype == tl.int32:
+        x = tl.floor(x * UNITS + 0.5)
+    return x.to(dtype)
 
 
 @triton.jit
 def product_kernel(
     x_ptr,  # [rows, K], as many rows as tiles have: those beyond M may hold anything. int32: the residual stream
     weight_ptr, bias_ptr,  # [N, K], fp32 [N]
-    out_ptr,  # [M, N]; int32: the residual stream, to which the product is added
-    copy_ptr,  # ALONE: [M, N], the residual stream after that, as the next product multiplies it
-    squares_ptr,  # fp32 [parts, M]: sums of `copy`'s squares; SQUARES parts are read, or with ALONE they are written
+    out_ptr,  # [M, N]; PARTIAL: fp32 [splits, M, N], the sums over a part of the columns each, without bias
+    # int32: the residual stream in fixed point, to which all programs add
+    squares_ptr,  # fp32 [parts, M]: sums of the residual stream's squares; SQUARES parts are read, or they are written
     token_ptr,  # BEST: int32 [M, tiles of N], and `out` is fp32 of the same shape
     M, N, epsilon, K: tl.constexpr, DEPTH: tl.constexpr, PART: tl.constexpr,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, SLICES: tl.constexpr,
     STEP: tl.constexpr, STAGES: tl.constexpr, SWAP: tl.constexpr,
-    SQUARES: tl.constexpr, GELU: tl.constexpr, ALONE: tl.constexpr, BEST: tl.constexpr, PDL: tl.constexpr,
+    SQUARES: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, PARTIAL: tl.constexpr, BEST: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Multiply a tile of rows with a tile of weights, over DEPTH of the columns.
 
     Without STEP all of the weights are in registers before the wait, as one or three PARTs of the columns: for a single
     row, or for a few on the tensor cores, where SLICES of the columns are multiplied by the warps side by side.
-    The residual stream is normed on the way: with sums of its squares from the same pass over it, or from `squares`.
-    ALONE: one program adds all columns of a tile to the stream; otherwise several do, each some of them.
-    BEST: keep only the largest of each row and where it is, the first of equals.
+    SQUARES: x is the residual stream, to be normed; in fixed point its squares are summed up in the same pass over it.
+    ADD: onto `out`, the residual stream. BEST: keep only the largest of each row and where it is, the first of equals.
     """
     NORM: tl.constexpr = x_ptr.dtype.element_ty == tl.int32
-    ADD: tl.constexpr = out_ptr.dtype.element_ty == tl.int32
+    SHARE: tl.constexpr = out_ptr.dtype.element_ty == tl.int32
     let_next_begin(PDL == EARLY)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -101,8 +103,9 @@ def product_kernel(
     if STEP == 0:
         if ROWS == 1:
             column = output[:, None] * 0 + tl.arange(0, PART)[None, :]  # x in the layout of the weights: no exchange
-            weights = weight_ptr + output[:, None] * K + split * DEPTH + column
-            inputs = x_ptr + split * DEPTH + column
+            column += split * DEPTH
+            weights = weight_ptr + output[:, None] * K + column
+            inputs = x_ptr + column
         else:
             WIDE: tl.constexpr = PART // SLICES
             column = (tl.arange(0, SLICES) * WIDE)[:, None, None] + tl.arange(0, WIDE)[None, None, :]
@@ -114,12 +117,15 @@ def product_kernel(
             weight_2 = tl.load(weights + 2 * PART)
     elif PDL and not BEST:
         fetch_ahead(weight_ptr, output, split * DEPTH, K, DEPTH)
-    bias = tl.load(bias_ptr + output)
+    if SHARE or not PARTIAL:
+        bias = tl.load(bias_ptr + output)
+    if SHARE:
+        bias = tl.where(split == 0, bias, 0.0)
     await_inputs(PDL)
-    out = row[:, None] * N + output[None, :]
+    out = out_ptr + ((0 if SHARE else split) * M + row[:, None]) * N + output[None, :]
     is_row = row[:, None] < M
-    if ALONE:
-        old = to_float(tl.load(out_ptr + out, mask=is_row, other=0))
+    if ADD:
+        old = tl.load(out, mask=is_row, other=0.0).to(tl.float32)
     if SQUARES:  # asked for now and added up after the product, which need not wait for them
         part = tl.arange(0, triton.next_power_of_2(SQUARES))[:, None]
         squares = tl.load(squares_ptr + part * M + row[None, :], mask=part < SQUARES, other=0.0)
@@ -128,11 +134,11 @@ def product_kernel(
             x_ptr, weight_ptr, row, output, split * DEPTH, K, DEPTH, ROWS, OUTPUTS, STEP, STAGES, SWAP
         )
     elif ROWS == 1:
-        x = to_float(tl.load(inputs))
+        x = from_residual(tl.load(inputs))
         product, square = weight.to(tl.float32) * x, x * x
         if PART < DEPTH:
-            x_1 = to_float(tl.load(inputs + PART))
-            x_2 = to_float(tl.load(inputs + 2 * PART))
+            x_1 = from_residual(tl.load(inputs + PART))
+            x_2 = from_residual(tl.load(inputs + 2 * PART))
             product += weight_1.to(tl.float32) * x_1 + weight_2.to(tl.float32) * x_2
             square += x_1 * x_1 + x_2 * x_2
         acc = tl.sum(product, 1)
@@ -149,9 +155,13 @@ def product_kernel(
         acc *= tl.rsqrt(tl.sum(squares, 0) / K + epsilon)[:, None]
     if NORM and STEP:
         acc *= tl.rsqrt(square / K + epsilon)[:, None]
-    acc += tl.where(split == 0, bias, 0.0)[None, :]
+    if SHARE or not PARTIAL:
+        acc += bias[None, :]
     if GELU:
         acc = gelu(acc)
+    if ADD:
+        acc += old
+        tl.store(squares_ptr + tl.program_id(1) * M + row, tl.sum(acc * acc, 1), mask=row < M)
     if BEST:
         acc = tl.where((output < N)[None, :], acc, float("-inf"))
         best = tl.max(acc, 1)
@@ -159,15 +169,10 @@ def product_kernel(
         place = row * tl.num_programs(1) + tl.program_id(1)
         tl.store(out_ptr + place, best, mask=row < M)
         tl.store(token_ptr + place, token, mask=row < M)
-    elif ALONE:
-        acc += old
-        tl.store(out_ptr + out, to_stream(acc), mask=is_row)
-        tl.store(copy_ptr + out, acc.to(copy_ptr.dtype.element_ty), mask=is_row)
-        tl.store(squares_ptr + tl.program_id(1) * M + row, tl.sum(acc * acc, 1), mask=row < M)
-    elif ADD:
-        tl.atomic_add(out_ptr + out, to_stream(acc), mask=is_row, sem="relaxed")
+    elif SHARE:
+        tl.atomic_add(out, to_residual(acc, tl.int32), mask=is_row, sem="relaxed")
     else:
-        tl.store(out_ptr + out, acc.to(out_ptr.dtype.element_ty), mask=is_row)
+        tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=is_row)
 
 
 @triton.jit
@@ -177,7 +182,7 @@ def multiply(
 ):  # fmt: skip
     """Return x · weights over the columns from `first` to `first + DEPTH`, [ROWS, OUTPUTS] in fp32.
 
-    And of the residual stream the sums of squares, [ROWS]: where it is not x, zeros that nobody reads.
+    Second comes the sum of each row's squares, where x is the residual stream in fixed point, and otherwise zeros.
     SWAP has the weights on the left: tensor cores take 64 rows at a time there, and on the right as few as 8.
     """
     column = first + tl.arange(0, STEP)
@@ -189,7 +194,7 @@ def multiply(
     for start in tl.range(0, DEPTH, STEP, num_stages=STAGES):
         x_tile, weight_tile = tl.load(x + start), tl.load(weight + start)
         if NORM:
-            wide = to_float(x_tile)
+            wide = from_residual(x_tile)
             squares += wide * wide
             x_tile = wide.to(weight_tile.dtype)
         acc = tl.dot(weight_tile, x_tile.T, acc) if SWAP else tl.dot(x_tile, weight_tile.T, acc)
@@ -221,16 +226,26 @@ def store_normed(x, h_ptr, row, column, epsilon, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def norm_kernel(
-    stream_ptr, h_ptr,  # int32 [M, WIDTH]: the residual stream; [M, WIDTH]: its layer norm
-    epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+def reduce_norm_kernel(
+    partials_ptr, bias_ptr,  # fp32 [SPLITS, M, WIDTH], fp32 [WIDTH]
+    x_ptr, h_ptr,  # [M, WIDTH]: the residual stream, which in fixed point (int32) has the product already; its norm
+    M, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, SPLITS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Normalise the residual stream for the next product, which then need not do it in each of its programs."""
+    """Add a matrix product's partial sums and its bias to the residual stream, and normalise it for the next."""
     let_next_begin(PDL == EARLY)
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
+    mask = column < WIDTH
+    SUM: tl.constexpr = x_ptr.dtype.element_ty != tl.int32
+    if SUM:
+        bias = tl.load(bias_ptr + column, mask=mask, other=0.0)
     await_inputs(PDL)
-    x = to_float(tl.load(stream_ptr + row * WIDTH + column, mask=column < WIDTH, other=0))
+    x = from_residual(tl.load(x_ptr + row * WIDTH + column, mask=mask, other=0))
+    if SUM:
+        x += bias
+        for split in tl.static_range(SPLITS):
+            x += tl.load(partials_ptr + (split * M + row) * WIDTH + column, mask=mask, other=0.0)
+        tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -239,8 +254,8 @@ def attend_kernel(
     qkv_ptr,  # [M, 3, HEADS, HEAD_DIM]
     keys_ptr, values_ptr,  # one layer's cache
     tables_ptr, positions_ptr,  # int32 [M, width]: block tables; int32 [M], negative where there is no row
-    out_ptr,  # [M, HEADS, HEAD_DIM]; OUTPUTS: int32 [M, N], the residual stream
-    weight_ptr, bias_ptr,  # the output projection's, [N, HEADS · HEAD_DIM], fp32 [N]
+    out_ptr,  # [M, HEADS, HEAD_DIM]; OUTPUTS: int32 [M, HEADS · HEAD_DIM], the residual stream in fixed point
+    weight_ptr, bias_ptr,  # the output projection's: [HEADS · HEAD_DIM, HEADS · HEAD_DIM], fp32 [HEADS · HEAD_DIM]
     scale, table_stride, block_stride, slot_stride, head_stride,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr, DOT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OUTPUTS: tl.constexpr,
@@ -248,8 +263,8 @@ def attend_kernel(
 ):  # fmt: skip
     """One program: one row and head. Writes the new key and value, and attends to them and to those of the cache.
 
-    OUTPUTS: the output projection too. As many of the residual stream's columns are a program's, to which it adds its
-    head's share; attention is computed as often as there are programs to a head.
+    OUTPUTS: it is the output projection too. Each program adds its head's share to so many columns of the residual
+    stream, and attends once more for them: several programs have the same row and head.
     The cache's are of earlier steps: before the wait the first tile is fetched, and AHEAD more into the L2 cache.
     DOT: on the tensor cores, which multiply 8 columns at a time; all are the one query.
     """
@@ -268,7 +283,7 @@ def attend_kernel(
     target = tl.load(table_ptr + here // BLOCK_SIZE).to(tl.int64) * block_stride + here % BLOCK_SIZE * slot_stride + dim
     if OUTPUTS:
         output = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
-        weight = tl.load(weight_ptr + (output[:, None] * HEADS + head) * HEAD_DIM + dim[None, :])
+        weight = tl.load(weight_ptr + output[:, None] * (HEADS * HEAD_DIM) + head * HEAD_DIM + dim[None, :])
         bias = tl.where(head == 0, tl.load(bias_ptr + output), 0.0)
     if PDL and AHEAD:
         for start in range(TILE, tl.minimum(position, (AHEAD + 1) * TILE), TILE):
@@ -300,7 +315,8 @@ def attend_kernel(
     if OUTPUTS:
         attended = tl.sum(tl.where(lane == 0, acc, 0.0), 1)
         share = tl.sum(weight.to(tl.float32) * attended[None, :], 1) + bias
-        tl.atomic_add(out_ptr + row * (OUTPUTS * tl.num_programs(1)) + output, to_stream(share), sem="relaxed")
+        out = out_ptr + row * (HEADS * HEAD_DIM) + output
+        tl.atomic_add(out, to_residual(share, tl.int32), sem="relaxed")
     else:
         out = out_ptr + (row * HEADS + head) * HEAD_DIM + dim[:, None] + lane * 0
         tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=(lane == 0) & (dim >= 0)[:, None])
@@ -350,16 +366,14 @@ def load_context(keys_ptr, values_ptr, place, valid, dim):
 
 
 @triton.jit
-def embed(
-    token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr
-):  # fmt: skip
+def embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
     """Store a token's embedding, less its mean, as the row of the residual stream, and its layer norm."""
     column = tl.arange(0, COLUMNS)
     mask = column < WIDTH
     x = tl.load(wte_ptr + token.to(tl.int64) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     x += tl.load(wpe_ptr + tl.maximum(position, 0) * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
     x = tl.where(mask, x - tl.sum(x, 0) / WIDTH, 0.0)
-    tl.store(stream_ptr + row * WIDTH + column, to_stream(x), mask=mask)
+    tl.store(x_ptr + row * WIDTH + column, to_residual(x, x_ptr.dtype.element_ty), mask=mask)
     store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
@@ -367,7 +381,7 @@ def embed(
 def enter_kernel(
     given_ptr,  # int32: (source, token, position, place of the first block) of each row, then all rows' blocks
     tokens_ptr, positions_ptr, steps_ptr, tables_ptr,  # int32 [M] each; int32 [M, table_width]
-    wte_ptr, wpe_ptr, stream_ptr, h_ptr, table_width, epsilon,
+    wte_ptr, wpe_ptr, x_ptr, h_ptr, table_width, epsilon,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr,  # BLOCKS: table_width, rounded up
 ):  # fmt: skip
     """Begin a turn: one program a row. Behind its own blocks its table has what lies there: no context comes so far."""
@@ -382,14 +396,14 @@ def enter_kernel(
     position = tl.load(entry + 2)
     tl.store(positions_ptr + row, position)
     tl.store(steps_ptr + row, 0)
-    embed(token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
+    embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
 
 
 @triton.jit
 def advance_kernel(
     best_ptr, token_ptr, num_tiles,  # [M, num_tiles]
     tokens_ptr, positions_ptr, steps_ptr, sampled_ptr,  # int32 [M] each; int32 [steps, M]
-    wte_ptr, wpe_ptr, stream_ptr, h_ptr, last_position, vocabulary, epsilon,
+    wte_ptr, wpe_ptr, x_ptr, h_ptr, last_position, vocabulary, epsilon,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """End a step: choose each row's token, keep it for the host, and make it the next step's input."""
@@ -406,7 +420,7 @@ def advance_kernel(
     tl.store(steps_ptr + row, step + 1)
     tl.store(tokens_ptr + row, token)
     tl.store(positions_ptr + row, position)
-    embed(token, position, wte_ptr, wpe_ptr, stream_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
+    embed(token, position, wte_ptr, wpe_ptr, x_ptr, h_ptr, row, epsilon, WIDTH, COLUMNS)
 
 
 class Linear(NamedTuple):
@@ -419,8 +433,8 @@ class Linear(NamedTuple):
 class Cut(NamedTuple):
     """How `product_kernel` is launched: a program's tile, warps, and where it lets the next kernel begin.
 
-    `splits` programs share the columns of a tile and add to the residual stream; with 0 one does, and sums up squares
-    for the next product. Where it has not, that product is `direct` and sums them up itself, or `norm_kernel` runs.
+    `splits` programs share the columns of a tile; with 0 one has them all, and adds them to the residual stream itself.
+    `direct`: it reads the residual stream in fixed point and norms it in each program, without a kernel before it.
     """
 
     rows: int
@@ -451,14 +465,17 @@ class Attend(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """How `norm_kernel` is launched."""
+    """How `reduce_norm_kernel` is launched, where a product that is added to the residual stream has splits."""
 
     warps: int
     begin: int
 
 
 class Plan(NamedTuple):
-    """How the kernels of a step are launched. `attend_long` is for turns in which a context passes SHORT tokens."""
+    """How the kernels of a step are launched. `attend_long` is for turns in which a context passes SHORT tokens.
+
+    `fixed`: the residual stream is in fixed point, and programs with a share of a sum add to it themselves.
+    """
 
     qkv: Cut
     attend: Attend
@@ -468,6 +485,7 @@ class Plan(NamedTuple):
     down: Cut
     norm: Norm
     head: Cut
+    fixed: bool = False
 
 
 # Found on an H200 with GPT-2 small, at contexts of 64, 112 and 512, and of 5 to 60 tokens as they grow; a batch takes
@@ -476,9 +494,9 @@ class Plan(NamedTuple):
 SHORT = 128
 PLANS = {
     1: Plan(
-        Cut(1, 16, 1, 8, 3, direct=True), Attend(128, 4, False, 2, 0, 0, 128), Attend(512, 8, False, 2, 0, 1, 128),
+        Cut(1, 16, 1, 8, 3, direct=True), Attend(128, 4, False, 2, 0, 0, 128), Attend(512, 8, False, 2, 0, 1, 256),
         Cut(1, 8, 1, 4, 1), Cut(1, 16, 1, 4, 1, direct=True), Cut(1, 32, 4, 8, 3),
-        Norm(4, 1), Cut(1, 32, 1, 8, 2, direct=True),
+        Norm(4, 1), Cut(1, 32, 1, 8, 2, direct=True), fixed=True,
     ),
     4: Plan(
         Cut(16, 64, 1, 4, 1, 1, 64, 6, True), Attend(128, 4, True, 3), Attend(256, 8, True, 2, 1, 1),
@@ -493,7 +511,7 @@ PLANS = {
     16: Plan(
         Cut(16, 64, 1, 4, 2, 1, 128, 6, True, True), Attend(128, 4, True, 3, 0, 0), Attend(128, 4, True, 3, 1),
         Cut(16, 16, 3, 2, 3, 2), Cut(16, 64, 1, 4, 2, 1, 128, 6, True), Cut(16, 64, 6, 4, 2, 1, 128, 4, True),
-        Norm(4, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3),
+        Norm(4, 1), Cut(16, 128, 1, 4, 2, 1, 128, 3), fixed=True,
     ),
     32: Plan(
         Cut(32, 64, 1, 4, 1, 1, 128, 4, True), Attend(128, 4, True, 3), Attend(128, 4, True, 3, 1),
@@ -597,10 +615,10 @@ class FusedDecoder:
         self.tokens, self.positions, self.steps = (empty(max_rows, dtype=int32) for _ in range(3))
         self.sampled = empty(max_steps * max_rows, dtype=int32)  # by step, then by row: as many as the turn has
         rows = max_rows + -max_rows % 128  # whole tiles
-        self.stream = empty(rows, width, dtype=int32)
         self.x, self.h, self.heads = (empty(rows, width, dtype=dtype) for _ in range(3))
+        self.fixed = empty(rows, width, dtype=int32)  # what x is, in fixed point: a plan has the one or the other
         self.qkv, self.inner = empty(rows, 3 * width, dtype=dtype), empty(rows, inner, dtype=dtype)
-        self.squares = empty(rows * width, dtype=fp32)
+        self.partials, self.squares = empty(8 * rows * width, dtype=fp32), empty(rows * width, dtype=fp32)
         tiles = len(self.head.weight) // 16
         self.best, self.best_tokens = empty(max_rows * tiles, dtype=fp32), empty(max_rows * tiles, dtype=int32)
         on_gpu = self.device.type == "cuda"
@@ -671,7 +689,7 @@ class FusedDecoder:
         config = self.config
         enter_kernel[(size,)](
             self.given.there, self.tokens, self.positions, self.steps, self.tables, self.weights.wte, self.weights.wpe,
-            self.stream, self.h, self.tables.shape[1], config.layer_norm_epsilon, config.n_embd,
+            self._residual(plan_of(size)), self.h, self.tables.shape[1], config.layer_norm_epsilon, config.n_embd,
             triton.next_power_of_2(config.n_embd), triton.next_power_of_2(self.tables.shape[1]),
         )  # fmt: skip
 
@@ -679,24 +697,22 @@ class FusedDecoder:
         """Launch the kernels of one step."""
         plan = plan_of(size)
         attend = plan.attend_long if long else plan.attend
+        normed = (self.fixed if plan.qkv.direct else self.h, 0)
         # A step's first kernel waits for all of the step before: positions and cache are settled from there on.
         cut = plan.qkv._replace(begin=0)
-        normed = (self.stream if cut.direct else self.h, 0)
         for index, (qkv, proj, up, down) in enumerate(self.linears):
             self._multiply(qkv, normed, self.qkv, size, cut)
             self._attend(index, size, attend)
-            if not attend.outputs:
-                self._multiply(proj, (self.heads, 0), self.stream, size, plan.proj)
-            normed = self._normed(size, plan.proj, plan.up, plan.norm)
+            done = attend.outputs > 0
+            normed = self._add(proj, self.heads, size, plan, plan.proj, plan.up, done=done)
             self._multiply(up, normed, self.inner, size, plan.up, gelu=True)
-            self._multiply(down, (self.inner, 0), self.stream, size, plan.down)
-            cut = plan.qkv
-            normed = self._normed(size, plan.down, cut if index + 1 < len(self.linears) else plan.head, plan.norm)
+            cut = plan.qkv if index + 1 < len(self.linears) else plan.head
+            normed = self._add(down, self.inner, size, plan, plan.down, cut)
         self._multiply(self.head, normed, self.best, size, plan.head, best=True)
         config, weights, num_tiles = self.config, self.weights, len(self.head.weight) // plan.head.outputs
         self._launch(
             advance_kernel, (size,), 4, 1, self.best, self.best_tokens, num_tiles, self.tokens, self.positions,
-            self.steps, self.sampled, weights.wte, weights.wpe, self.stream, self.h, config.n_positions - 1,
+            self.steps, self.sampled, weights.wte, weights.wpe, self._residual(plan), self.h, config.n_positions - 1,
             config.vocab_size, config.layer_norm_epsilon, config.n_embd, triton.next_power_of_2(config.n_embd),
             triton.next_power_of_2(num_tiles),
         )  # fmt: skip
@@ -705,35 +721,45 @@ class FusedDecoder:
         begin = begin if self.uses_pdl else 0
         kernel[grid](*arguments, begin, num_warps=warps, **({"launch_pdl": True} if begin else {}))
 
-    def _normed(self, size: int, before: Cut, cut: Cut, norm: Norm) -> tuple[torch.Tensor, int]:
-        """Return what a product reads of the residual stream, to which the one `before` has added; see `_multiply`."""
+    def _residual(self, plan: Plan) -> torch.Tensor:
+        return self.fixed if plan.fixed else self.x
+
+    def _add(
+        self, linear: Linear, x: torch.Tensor, size: int, plan: Plan, cut: Cut, after: Cut, *, done: bool = False
+    ) -> tuple[torch.Tensor, int]:
+        """Add a product to the residual stream, if not `done`; return what the one `after` reads, for `_multiply`."""
+        if cut.splits == 0:
+            self._multiply(linear, (x, 0), self.x, size, cut, add=True)
+            return self.x, len(linear.weight) // cut.outputs
+        cut = cut._replace(splits=math.gcd(cut.splits, x.shape[1]))  # fewer where a width is not to be cut so
+        if not done:
+            self._multiply(linear, (x, 0), self.fixed if plan.fixed else self.partials, size, cut, partial=True)
+        if after.direct:
+            return self.fixed, 0
         width = self.config.n_embd
-        if before.splits == 0:
-            return self.x, width // before.outputs
-        if cut.direct:
-            return self.stream, 0
         self._launch(
-            norm_kernel, (size,), norm.warps, norm.begin, self.stream, self.h, self.config.layer_norm_epsilon, width,
-            triton.next_power_of_2(width),
+            reduce_norm_kernel, (size,), plan.norm.warps, plan.norm.begin, self.partials, linear.bias,
+            self._residual(plan), self.h, size, self.config.layer_norm_epsilon, width, triton.next_power_of_2(width),
+            cut.splits,
         )  # fmt: skip
         return self.h, 0
 
     def _multiply(
         self, linear: Linear, inputs: tuple[torch.Tensor, int], out: torch.Tensor, size: int, cut: Cut, *,
-        gelu: bool = False, best: bool = False,
+        gelu: bool = False, add: bool = False, partial: bool = False, best: bool = False,
     ) -> None:  # fmt: skip
         """Launch a product. `inputs` are what to multiply and, where it is to be normed, the number of SQUARES."""
         (num_outputs, width), (x, squares) = linear.weight.shape, inputs
-        splits = math.gcd(max(1, cut.splits), width)  # fewer where a width is not to be cut so
-        depth = width // splits
+        depth = width // max(1, cut.splits)
         step = min(cut.step, depth)
-        stages = min(cut.stages, self._room(step * (cut.rows * x.itemsize // 2 + cut.outputs))) if step else 0
+        row_size = cut.rows * x.itemsize // 2
+        stages = min(cut.stages, self._room(step * (row_size + cut.outputs))) if step else 0
         self._launch(
-            product_kernel, (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, splits), cut.warps, cut.begin,
-            x, *linear, out, self.x, self.squares, self.best_tokens, size,
+            product_kernel, (triton.cdiv(size, cut.rows), num_outputs // cut.outputs, max(1, cut.splits)), cut.warps,
+            cut.begin, x, *linear, out, self.squares, self.best_tokens, size,
             self.config.vocab_size if best else num_outputs, self.config.layer_norm_epsilon, width, depth,
             part_of(depth), cut.rows, cut.outputs, cut.slices, step, stages, cut.swap,
-            squares, gelu, cut.splits == 0, best,
+            squares, gelu, add, partial, best,
         )  # fmt: skip
 
     def _attend(self, index: int, size: int, cut: Attend) -> None:
@@ -746,7 +772,7 @@ class FusedDecoder:
         self._launch(
             attend_kernel, (size * heads, self.config.n_embd // cut.outputs if cut.outputs else 1), cut.warps,
             cut.begin, self.qkv, layer.keys, layer.values, self.tables, self.positions,
-            self.stream if cut.outputs else self.heads, *self.linears[index][1], head_dim**-0.5 * LOG2_E.value,
+            self.fixed if cut.outputs else self.heads, *self.linears[index][1], head_dim**-0.5 * LOG2_E.value,
             self.tables.stride(0), *layer.keys.stride()[:3], heads, head_dim, self.cache.block_size, tile, cut.dot,
             cut.stages, cut.ahead, cut.outputs,
         )  # fmt: skip

@@ -12,28 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 import triton
-import triton.language as tl
 
-from solutions.fused_decode import store_normed
+from solutions.fused_decode import reduce_norm_kernel
 
 if TYPE_CHECKING:
     from solutions.batch import Batch
     from solutions.fused_decode import FusedDecoder, Linear
-
-
-@triton.jit
-def bias_norm_kernel(
-    x_ptr, bias_ptr, h_ptr,  # [M, WIDTH]: the residual stream; fp32 [WIDTH]; [M, WIDTH]: its layer norm
-    epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Add a product's bias to the residual stream, and normalise it for the next."""
-    row = tl.program_id(0)
-    column = tl.arange(0, COLUMNS)
-    mask = column < WIDTH
-    x = tl.load(x_ptr + row * WIDTH + column, mask=mask, other=0.0).to(tl.float32)
-    x += tl.load(bias_ptr + column, mask=mask, other=0.0)
-    tl.store(x_ptr + row * WIDTH + column, x.to(x_ptr.dtype.element_ty), mask=mask)
-    store_normed(x, h_ptr, row, column, epsilon, WIDTH)
 
 
 class PromptPass:
@@ -69,9 +53,11 @@ class PromptPass:
         x.addmm_(inputs, product.weight)
         num_rows, width = x.shape
         normed = torch.empty_like(x)
-        bias_norm_kernel[(num_rows,)](
-            x, product.linear.bias, normed, self.config.layer_norm_epsilon, width, triton.next_power_of_2(width)
-        )
+        no_partials, num_splits = x, 0  # a tensor that is not read
+        reduce_norm_kernel[(num_rows,)](
+            no_partials, product.linear.bias, x, normed, num_rows, self.config.layer_norm_epsilon,
+            width, triton.next_power_of_2(width), num_splits, 0,
+        )  # fmt: skip
         return normed
 
 

@@ -56,7 +56,7 @@ def _read(words: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     names = ", ".join([*GROUPS, *(spec.name for spec in SYSTEMS)])
     add("--systems", default="all", help=f"names and groups, with commas between: {names}")
-    add("--requests", type=_numbers, default=(1, 4, 8), help="how many at once, with commas between (default: 1,4,8)")
+    add("--requests", type=_numbers, default=(1, 4, 8), help="how many at once, in this order (default: 1,4,8)")
     add("--new-tokens", type=_number, default=64)
     add("--rounds", type=_number, default=5)
     add("--model", type=Path, default=SMALL_MODEL, help="a folder with config.json and safetensors")
@@ -124,7 +124,7 @@ def _number(text: str) -> int:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(sorted({_number(each) for each in text.split(",")}))
+    return tuple(dict.fromkeys(_number(each) for each in text.split(",")))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class Table:
             "systems": {name: self._systems[name] for name in self._specs if name in self._systems},
             "not_run": self._not_run,
             "failures": self._failures,
-            "runs": self._runs,
+            "runs": sorted(self._runs, key=lambda run: run["workload"]["requests"]),
         }
 
     def _start(self, spec: Spec) -> None:

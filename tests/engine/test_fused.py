@@ -34,7 +34,7 @@ def test_the_fused_step_is_the_float64_one(contexts: list[int]) -> None:
     assert found.kv_error < 2e-3, found
 
 
-@pytest.mark.parametrize("size", [1, 8, 256])
+@pytest.mark.parametrize("size", [1, 8, 16, 256])
 def test_what_layer_norm_takes_away_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kind of plan, with biases that move the mean of the residual stream: the fused one has no mean at all."""
     monkeypatch.setattr(fused_decode, "PLANS", {256: fused_decode.PLANS[size]})
@@ -106,6 +106,33 @@ def test_a_short_context_fits_into_the_tile_of_a_plan_without_a_loop() -> None:
     for size, plan in fused_decode.PLANS.items():
         assert plan.attend.stages or plan.attend.tile >= fused_decode.SHORT, size
         assert plan.attend_long.stages, size
+
+
+def test_what_a_plan_in_fixed_point_may_have_and_no_other() -> None:
+    """The residual stream is read as it is by one row or in a loop; no program stores to what others add to."""
+    for size, plan in fused_decode.PLANS.items():
+        readers, attends = (plan.qkv, plan.up, plan.head), (plan.attend, plan.attend_long)
+        if plan.fixed:
+            assert plan.proj.splits and plan.down.splits, size
+            assert all(cut.rows == 1 or cut.step for cut in readers if cut.direct), size
+        else:
+            assert not any(cut.direct for cut in readers), size
+            assert not any(attend.outputs for attend in attends), size
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_rows", [1, 13])
+def test_sums_in_fixed_point_are_the_same_each_time(num_rows: int) -> None:
+    """Programs add in any order: keys and values of several turns agree to the last bit, and so do the tokens."""
+    scene = Scene(GPT2_SMALL, [5 + 7 * row for row in range(num_rows)], 4, "cuda")
+    decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=num_rows, max_steps=4)
+    found = []
+    for _ in range(5):
+        tokens = decoder.launch(scene.entries(), 4).tokens()
+        found.append((tokens, scene.cache.data.clone().view(torch.int16)))
+    for tokens, data in found[1:]:
+        assert tokens == found[0][0]
+        assert torch.equal(data, found[0][1])
 
 
 @pytest.mark.parametrize(("position", "steps", "long"), [(126, 2, False), (126, 3, True), (128, 1, True)])
