@@ -231,7 +231,7 @@ def reduce_norm_kernel(
     x_ptr, h_ptr,  # [M, WIDTH]: the residual stream, which in fixed point (int32) has the product already; its norm
     M, epsilon, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, SPLITS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Add a matrix product's partial sums and its bias to the residual stream, and normalise it for the next."""
+    """Add a product's partial sums and bias to the residual stream, unless it has them, and normalise the stream."""
     let_next_begin(PDL == EARLY)
     row = tl.program_id(0)
     column = tl.arange(0, COLUMNS)
@@ -465,7 +465,7 @@ class Attend(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """How `reduce_norm_kernel` is launched, where a product that is added to the residual stream has splits."""
+    """How `reduce_norm_kernel` is launched: behind a product with splits, unless the one after it is `direct`."""
 
     warps: int
     begin: int
