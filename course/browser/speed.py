@@ -1,8 +1,8 @@
 """What the page on the benchmark shows, made of the results files that the repository has: a fragment each.
 
-`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal, `benchmark-h200-later.json`
-a few of them again, `memory-h200.json` the table of memory. Where a file or what a table needs is missing, its
-fragments say so: a site can be built before anything is measured.
+`docs/results/benchmark-h200.json` makes the chart, each table and the sentence on our goal,
+`benchmark-h200-earlier.json` a few of them again, `memory-h200.json` the table of memory. Where a file or what a table
+needs is missing, its fragments say so: a site can be built before anything is measured.
 """
 
 import json
@@ -16,8 +16,8 @@ from course.bench.results import SCHEMA
 from course.browser.output import ROOT
 
 RESULTS = ROOT / "docs" / "results"
-TABLE, LATER, MEMORY = "benchmark-h200", "benchmark-h200-later", "memory-h200"
-PARTS = {TABLE: ("origin", "goal", "chart", *TABLES), LATER: ("origin", "goal", "against")}
+TABLE, EARLIER, MEMORY = "benchmark-h200", "benchmark-h200-earlier", "memory-h200"
+PARTS = {TABLE: ("origin", "goal", "chart", *TABLES), EARLIER: ("origin", "goal", "against")}
 NOT_MEASURED = "*Not measured yet.*"
 NOT_SHOWN = "*This run has no such figures.*"
 GOAL = 8  # times the fastest vLLM

@@ -17,7 +17,7 @@ from course.bench.memory import figures, lines_of
 from course.bench.report import TABLES, Grid, as_html, as_text, grids
 from course.bench.results import origin
 from course.bench.systems import SYSTEMS
-from course.browser.speed import LATER, NOT_MEASURED, NOT_SHOWN, PARTS, RESULTS, speed_fragments
+from course.browser.speed import EARLIER, NOT_MEASURED, NOT_SHOWN, PARTS, RESULTS, speed_fragments
 from tests.bench.sample import MACHINE, WRONG, sample
 
 
@@ -260,8 +260,8 @@ def test_a_results_file_makes_the_fragments(tmp_path: Path, results: dict[str, A
     (tmp_path / "benchmark-h200.json").write_text(json.dumps(results), "utf-8")
     fragments = speed_fragments(tmp_path)
     assert fragments.pop("memory-h200.md").strip() == NOT_MEASURED
-    later = [fragments.pop(f"{LATER}-{part}.md") for part in PARTS[LATER]]
-    assert {text.strip() for text in later} == {NOT_MEASURED}
+    earlier = [fragments.pop(f"{EARLIER}-{part}.md") for part in PARTS[EARLIER]]
+    assert {text.strip() for text in earlier} == {NOT_MEASURED}
     assert fragments["benchmark-h200-chart.md"].startswith("<figure")
     for grid in grids(results):
         assert as_html(grid, "benchmark-h200") in fragments[f"benchmark-h200-{grid.name}.md"]
@@ -278,14 +278,14 @@ def test_a_results_file_makes_the_fragments(tmp_path: Path, results: dict[str, A
     assert not [name for name, text in fragments.items() if NOT_MEASURED in text or NOT_SHOWN in text]
 
 
-def test_a_later_run_has_fragments_of_its_own(tmp_path: Path, results: dict[str, Any]) -> None:
-    (tmp_path / f"{LATER}.json").write_text(json.dumps(results), "utf-8")
+def test_an_earlier_run_has_fragments_of_its_own(tmp_path: Path, results: dict[str, Any]) -> None:
+    (tmp_path / f"{EARLIER}.json").write_text(json.dumps(results), "utf-8")
     found = {name: text for name, text in speed_fragments(tmp_path).items() if NOT_MEASURED not in text}
-    assert sorted(found) == sorted(f"{LATER}-{part}.md" for part in PARTS[LATER])
+    assert sorted(found) == sorted(f"{EARLIER}-{part}.md" for part in PARTS[EARLIER])
     for grid in grids(results):
-        if grid.name in PARTS[LATER]:
-            assert as_html(grid, LATER) in found[f"{LATER}-{grid.name}.md"]
-    assert f"{LATER}.json" in found[f"{LATER}-origin.md"]
+        if grid.name in PARTS[EARLIER]:
+            assert as_html(grid, EARLIER) in found[f"{EARLIER}-{grid.name}.md"]
+    assert f"{EARLIER}.json" in found[f"{EARLIER}-origin.md"]
 
 
 def test_what_a_run_has_no_figures_for_is_said(tmp_path: Path, results: dict[str, Any]) -> None:
@@ -359,7 +359,7 @@ def test_a_memory_file_makes_its_fragment(tmp_path: Path) -> None:
 
 def test_no_results_file_is_said_in_every_fragment(tmp_path: Path) -> None:
     fragments = speed_fragments(tmp_path)
-    assert len(fragments) == len(TABLES) + 4 + 3  # the goal, the chart, where it was measured, memory; a later run
+    assert len(fragments) == len(TABLES) + 4 + 3  # the goal, the chart, where it was measured, memory; an earlier run
     assert {text.strip() for text in fragments.values()} == {NOT_MEASURED}
 
 

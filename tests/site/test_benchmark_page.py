@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from course.bench.systems import SYSTEMS
-from course.browser.speed import LATER, MEMORY, NOT_MEASURED, NOT_SHOWN, RESULTS, TABLE, speed_fragments
+from course.browser.speed import EARLIER, MEMORY, NOT_MEASURED, NOT_SHOWN, RESULTS, TABLE, speed_fragments
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "benchmark.md"
-MEASURED, LATER_MEASURED, MEMORY_MEASURED = (RESULTS / f"{name}.json" for name in (TABLE, LATER, MEMORY))
+MEASURED, EARLIER_MEASURED, MEMORY_MEASURED = (RESULTS / f"{name}.json" for name in (TABLE, EARLIER, MEMORY))
 # A number with a unit of what is measured: of time, speed, memory or a ratio.
 FIGURE = re.compile(r"\d[\d.,]*\s*(?:×|%|x\b|times\b|tokens/s|tokens a second|[µmn]s\b|seconds?\b|[KMGT]i?B\b|bytes\b)")
 
@@ -81,7 +81,8 @@ def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
         ]
         for each in found["steps"]
     ]
-    assert [line for line in lines if len(line) == 7 and line[0] in ("64", "112", "512")] == steps
+    found_steps = [line for line in lines if len(line) == 7 and line[0] in ("64", "112", "512") and "(" not in line[1]]
+    assert found_steps == steps
     [sizes] = [line[1:] for line in lines if line[0].startswith("context 64")]
     times = {(each["what"], f"{each['requests']}"): f"{each['us']:.1f}" for each in found["ideas"]}
     for what in dict.fromkeys(what for what, _ in times):
@@ -102,6 +103,19 @@ def test_the_tables_of_the_fast_path_are_those_of_their_file() -> None:
         assert shown[name, kernel] == f"{each['us']:.1f}{parts}"
 
 
+def test_the_table_of_the_step_as_it_is_now_is_that_of_its_file() -> None:
+    found = json.loads((RESULTS / "fast-path-2-h200.json").read_text("utf-8"))["steps"]["rows"]
+    page = (ROOT / "docs" / "gpu-runs.md").read_text("utf-8")
+    table = page.partition("| requests at once | 64 tokens |")[2].partition("\n\n")[0]
+    shown = [re.findall(r"[\d,.]+", line) for line in table.splitlines()[2:]]
+    rows: dict[int, list[str]] = {}
+    for each in found:
+        ratio = each["us"] / each["floor_us"]
+        rows.setdefault(each["requests"], [f"{each['requests']}"]).extend((f"{each['us']:,.1f}", f"{ratio:.2f}"))
+    assert shown == list(rows.values())
+    assert len(shown) == 8
+
+
 @pytest.fixture
 def results() -> dict[str, Any]:
     return read(MEASURED)
@@ -114,7 +128,7 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("path", [MEASURED, LATER_MEASURED], ids=["first", "later"])
+@pytest.mark.parametrize("path", [MEASURED, EARLIER_MEASURED], ids=["now", "earlier"])
 def test_the_file_has_all_rounds_of_every_system(path: Path) -> None:
     results = read(path)
     assert results["hardware"]["gpu"]
@@ -142,11 +156,14 @@ def test_what_did_not_run_stands_on_the_page_with_its_reason(results: dict[str, 
 
 def test_what_a_run_that_was_cut_short_lacks_stands_on_the_page(results: dict[str, Any]) -> None:
     shown = built_text()
-    for each in (results, read(LATER_MEASURED)):
+    fragments = speed_fragments()
+    for table, each in ((TABLE, results), (EARLIER, read(EARLIER_MEASURED))):
         assert each["complete"] or each["notes"]
         for note in each.get("notes", []):
             assert plain(note) in shown
-    assert ("to its end no: see below" in shown) is not results["complete"]
+        origin = plain(fragments[f"{table}-origin.md"])
+        assert ("to its end no: see below" in origin) is not each["complete"]
+        assert origin in shown
     found = [figures["profile"] for run in results["runs"] for figures in run["systems"].values()]
     unprofiled = not any("busy_share" in each for each in found)
     assert ("The GPU's busy share was not found in this run." in shown) is unprofiled
