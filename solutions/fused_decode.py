@@ -77,8 +77,8 @@ def to_residual(x, dtype: tl.constexpr):
 def product_kernel(
     x_ptr,  # [rows, K], as many rows as tiles have: those beyond M may hold anything. int32: the residual stream
     weight_ptr, bias_ptr,  # [N, K], fp32 [N]
-    out_ptr,  # [M, N]; PARTIAL: fp32 [splits, M, N], the sums over a part of the columns each, without bias
-    # int32: the residual stream in fixed point, to which all programs add
+    out_ptr,  # [M, N]; PARTIAL: fp32 [splits, M, N], the sums over a part of the columns each, without bias;
+    # or int32 [M, N], the residual stream in fixed point, to which all programs add
     squares_ptr,  # fp32 [parts, M]: sums of the residual stream's squares; SQUARES parts are read, or they are written
     token_ptr,  # BEST: int32 [M, tiles of N], and `out` is fp32 of the same shape
     M, N, epsilon, K: tl.constexpr, DEPTH: tl.constexpr, PART: tl.constexpr,
@@ -452,7 +452,7 @@ class Cut(NamedTuple):
 class Attend(NamedTuple):
     """How `attend_kernel` is launched. With 0 stages it has no loop: contexts must fit into one tile.
 
-    With `outputs` it is the output projection too.
+    With `outputs` it is the output projection too, and that is not launched.
     """
 
     tile: int
@@ -678,11 +678,12 @@ class FusedDecoder:
         if size not in self._recorded:
             self.given.there.zero_()  # the numbers of another size lead anywhere
             # The tokens are those of a turn under way, with which the next one begins.
-            enter = self.graphs.record(functools.partial(self._enter, size), kept=self.tokens)
+            recorded = [self.graphs.record(functools.partial(self._enter, size), kept=self.tokens)]
             self.positions.fill_(-1)  # the steps that are run for recording write nowhere
-            self.steps.zero_()
-            steps = (functools.partial(self._step, size, long) for long in (False, True))
-            self._recorded[size] = _Recorded(enter, *(self.graphs.record(step, kept=self.tokens) for step in steps))
+            for long in (False, True):
+                self.steps.zero_()  # each is a turn's first step: the longest turn may have no second
+                recorded.append(self.graphs.record(functools.partial(self._step, size, long), kept=self.tokens))
+            self._recorded[size] = _Recorded(*recorded)
         return self._recorded[size]
 
     def _enter(self, size: int) -> None:
@@ -748,7 +749,7 @@ class FusedDecoder:
         self, linear: Linear, inputs: tuple[torch.Tensor, int], out: torch.Tensor, size: int, cut: Cut, *,
         gelu: bool = False, add: bool = False, partial: bool = False, best: bool = False,
     ) -> None:  # fmt: skip
-        """Launch a product. `inputs` are what to multiply and, where it is to be normed, the number of SQUARES."""
+        """Launch a product. `inputs` are what to multiply and, where `squares` are to norm it, how many SQUARES."""
         (num_outputs, width), (x, squares) = linear.weight.shape, inputs
         depth = width // max(1, cut.splits)
         step = min(cut.step, depth)

@@ -94,6 +94,17 @@ def test_what_is_recorded_between_turns_reads_nothing_of_the_one_before() -> Non
     assert found.kv_error < 2e-3, found
 
 
+def test_recording_runs_no_more_steps_than_a_turn_has() -> None:
+    """Each step that is run writes one more row of `sampled`, which has as many as the longest turn."""
+    scene = Scene(replace(SMALL, n_layer=1), [17], 1, DEVICE)
+    graphs = RunsOnce(torch.device(DEVICE))
+    decoder = FusedDecoder(scene.config, scene.weights, scene.cache, max_rows=1, max_steps=1, graphs=graphs)
+    with_next = torch.full((2,), -1, dtype=torch.int32, device=DEVICE)
+    decoder.sampled = with_next[:1]
+    decoder._record(1)
+    assert with_next[1] == -1
+
+
 @pytest.mark.parametrize("size", [1, 8, 256])
 def test_plans_for_long_contexts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn's longest row decides; short ones beside it come out right as well."""
@@ -117,7 +128,7 @@ def test_what_a_plan_in_fixed_point_may_have_and_no_other() -> None:
         readers, attends = (plan.qkv, plan.up, plan.head), (plan.attend, plan.attend_long)
         if plan.fixed:
             assert plan.proj.splits and plan.down.splits, size
-            assert all(cut.rows == 1 or cut.step for cut in readers if cut.direct), size
+            assert all(cut.splits == 1 and (cut.rows == 1 or cut.step) for cut in readers if cut.direct), size
         else:
             assert not any(cut.direct for cut in readers), size
             assert not any(attend.outputs for attend in attends), size
