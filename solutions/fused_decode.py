@@ -704,8 +704,10 @@ class FusedDecoder:
         for index, (qkv, proj, up, down) in enumerate(self.linears):
             self._multiply(qkv, normed, self.qkv, size, cut)
             self._attend(index, size, attend)
-            done = attend.outputs > 0
-            normed = self._add(proj, self.heads, size, plan, plan.proj, plan.up, done=done)
+            if attend.outputs:
+                normed = self._normed(proj, size, plan, plan.proj, plan.up)
+            else:
+                normed = self._add(proj, self.heads, size, plan, plan.proj, plan.up)
             self._multiply(up, normed, self.inner, size, plan.up, gelu=True)
             cut = plan.qkv if index + 1 < len(self.linears) else plan.head
             normed = self._add(down, self.inner, size, plan, plan.down, cut)
@@ -726,22 +728,25 @@ class FusedDecoder:
         return self.fixed if plan.fixed else self.x
 
     def _add(
-        self, linear: Linear, x: torch.Tensor, size: int, plan: Plan, cut: Cut, after: Cut, *, done: bool = False
+        self, linear: Linear, x: torch.Tensor, size: int, plan: Plan, cut: Cut, after: Cut
     ) -> tuple[torch.Tensor, int]:
-        """Add a product to the residual stream, if not `done`; return what the one `after` reads, for `_multiply`."""
+        """Add a product to the residual stream; return what the one `after` it reads, as for `_multiply`."""
         if cut.splits == 0:
             self._multiply(linear, (x, 0), self.x, size, cut, add=True)
             return self.x, len(linear.weight) // cut.outputs
         cut = cut._replace(splits=math.gcd(cut.splits, x.shape[1]))  # fewer where a width is not to be cut so
-        if not done:
-            self._multiply(linear, (x, 0), self.fixed if plan.fixed else self.partials, size, cut, partial=True)
+        self._multiply(linear, (x, 0), self.fixed if plan.fixed else self.partials, size, cut, partial=True)
+        return self._normed(linear, size, plan, cut, after)
+
+    def _normed(self, linear: Linear, size: int, plan: Plan, cut: Cut, after: Cut) -> tuple[torch.Tensor, int]:
+        """Return what the product `after` a product with splits reads, as for `_multiply`; norm it if it does not."""
         if after.direct:
             return self.fixed, 0
         width = self.config.n_embd
         self._launch(
             reduce_norm_kernel, (size,), plan.norm.warps, plan.norm.begin, self.partials, linear.bias,
             self._residual(plan), self.h, size, self.config.layer_norm_epsilon, width, triton.next_power_of_2(width),
-            cut.splits,
+            0 if plan.fixed else cut.splits,
         )  # fmt: skip
         return self.h, 0
 

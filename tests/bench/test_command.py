@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from course.bench.__main__ import main
 from course.bench.memory import main as memory
 from course.judge.cli import main as judge
 
-SMALL = ["--requests", "1,4", "--rounds", "2", "--new-tokens", "4", "--device", "cpu"]
+SMALL = ["--requests", "4,1", "--rounds", "2", "--new-tokens", "4", "--device", "cpu"]
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -33,10 +34,12 @@ def test_the_table_runs_small_on_a_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "the fused step needs a GPU" in done.stdout
     assert "round 2 of 2: plain" in done.stderr
+    assert re.findall(r"(\d+) requests$", done.stderr, flags=re.MULTILINE) == ["4", "1"]  # in the order that is given
     results = json.loads(output.read_text("utf-8"))
     assert results["complete"]
     assert results["command"].split()[1:] == words
     assert list(results["systems"]) == ["plain", "hf-batch"]
+    assert [each["workload"]["requests"] for each in results["runs"]] == [1, 4]
     for each in results["runs"]:
         assert each["compared"]["hf-batch"]["times"]["median"] > 0
         assert all(system["agreement"]["holds"] for system in each["systems"].values())
